@@ -155,9 +155,10 @@ absl::Status Plan(const PlanOptions& options) {
           "--split is ", options.split,
           " with --export; wanted train, whose steps order.plan gives"));
     }
-    BALLAST_ASSIGN_OR_RETURN(const uint64_t rows,
-                             ExportPlan(job.config, *scheduler, steps.first,
-                                        steps.last, options.export_to));
+    BALLAST_ASSIGN_OR_RETURN(
+        const uint64_t rows,
+        ExportPlan(job.config, *scheduler, job.source_pointers(), steps.first,
+                   steps.last, options.export_to));
     std::cout << "wrote " << rows << " rows of steps " << steps.first << " to "
               << steps.last << " to " << options.export_to << "\n";
     return Flush();
@@ -329,7 +330,8 @@ absl::Status Pack(const PackGiven& options) {
   pack.last_step = end - 1;
   BALLAST_ASSIGN_OR_RETURN(
       const PackFigures figures,
-      WritePacks(job.config, *job.scheduler, pack, options.out));
+      WritePacks(job.config, *job.scheduler, job.source_pointers(), pack,
+                 options.out));
   std::cout << absl::StrFormat(
       "packed %d samples into %d packs of %d tokens, %d steps: fill %.2f %%\n",
       figures.samples, figures.packs, pack.tokens, figures.steps,

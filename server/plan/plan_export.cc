@@ -21,9 +21,11 @@
 namespace ballast {
 
 absl::StatusOr<std::unique_ptr<PlanRowWriter>> PlanRowWriter::Create(
-    const std::string& path, const v1::Config& config) {
+    const std::string& path, const v1::Config& config,
+    const std::vector<const SampleSource*>& sources) {
   std::unique_ptr<PlanRowWriter> writer(new PlanRowWriter);
   writer->path_ = path;
+  writer->sources_ = sources;
   const std::string part = absl::StrCat(path, ".part.", getpid());
   BALLAST_ASSIGN_OR_RETURN(writer->table_, PlanTableWriter::Create(part));
   writer->part_ = part;
@@ -48,6 +50,9 @@ absl::Status PlanRowWriter::Add(const Row& row) {
   // Where an epoch ends, or a small source has a large weight.
   columns_.repeat.push_back(times_[{row.source, row.sample}]++);
   columns_.epoch.push_back(static_cast<int64_t>(row.epoch));
+  BALLAST_ASSIGN_OR_RETURN(const IndexedSample sample,
+                           sources_[row.source]->index().sample(row.sample));
+  columns_.check.push_back(sample.text_check);
   ++rows_;
   return columns_.size() < kGroupRows ? absl::OkStatus() : Flush();
 }
@@ -62,6 +67,7 @@ absl::Status PlanRowWriter::Flush() {
   columns_.sample.clear();
   columns_.repeat.clear();
   columns_.epoch.clear();
+  columns_.check.clear();
   return absl::OkStatus();
 }
 
@@ -112,15 +118,16 @@ absl::Status AddStep(const v1::StepSchedule& schedule,
 
 }  // namespace
 
-absl::StatusOr<uint64_t> ExportPlan(const v1::Config& config,
-                                    const Scheduler& scheduler, uint64_t first,
-                                    uint64_t last, const std::string& path) {
+absl::StatusOr<uint64_t> ExportPlan(
+    const v1::Config& config, const Scheduler& scheduler,
+    const std::vector<const SampleSource*>& sources, uint64_t first,
+    uint64_t last, const std::string& path) {
   const uint32_t grid = Grid(config.topology());
   const bool with_packs =
       config.packing().mode() == v1::Packing::MODE_SCHEDULED &&
       DynamicCp(config) == 1 && DpSize(config, v1::MODULE_LANGUAGE) == grid;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<PlanRowWriter> writer,
-                           PlanRowWriter::Create(path, config));
+                           PlanRowWriter::Create(path, config, sources));
   for (uint64_t step = first; step <= last; ++step) {
     BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
                              scheduler.Schedule(step));
@@ -302,10 +309,10 @@ std::vector<std::vector<uint32_t>> FirstFitDecreasing(
   return packs;
 }
 
-absl::StatusOr<PackFigures> WritePacks(const v1::Config& config,
-                                       const Scheduler& scheduler,
-                                       const PackOptions& options,
-                                       const std::string& path) {
+absl::StatusOr<PackFigures> WritePacks(
+    const v1::Config& config, const Scheduler& scheduler,
+    const std::vector<const SampleSource*>& sources, const PackOptions& options,
+    const std::string& path) {
   const uint64_t multiple =
       uint64_t{Grid(config.topology())} *
       std::max(config.packing().virtual_pipeline_group(), 1u);
@@ -317,7 +324,7 @@ absl::StatusOr<PackFigures> WritePacks(const v1::Config& config,
                      multiple));
   }
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<PlanRowWriter> writer,
-                           PlanRowWriter::Create(path, config));
+                           PlanRowWriter::Create(path, config, sources));
   Packer packer(config, options, writer.get());
   for (uint64_t step = options.first_step; step <= options.last_step; ++step) {
     BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,

@@ -15,6 +15,7 @@
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/corpus/parquet/parquet_tables.h"
+#include "server/corpus/sample_source.h"
 #include "server/schedule/scheduler.h"
 
 namespace ballast {
@@ -35,13 +36,15 @@ class PlanRowWriter {
     uint64_t epoch = 0;
   };
 
-  // Errors: as PlanTableWriter::Create.
+  // `sources` are config.sources, are not owned and outlive this. Errors: as
+  // PlanTableWriter::Create.
   static absl::StatusOr<std::unique_ptr<PlanRowWriter>> Create(
-      const std::string& path, const v1::Config& config);
+      const std::string& path, const v1::Config& config,
+      const std::vector<const SampleSource*>& sources);
   // Removes the file next to `path` unless Finish has succeeded.
   ~PlanRowWriter();
 
-  // Errors: UNAVAILABLE.
+  // Errors: UNAVAILABLE; as SourceIndex::sample.
   absl::Status Add(const Row& row);
   absl::Status Finish();
 
@@ -54,6 +57,7 @@ class PlanRowWriter {
   std::string path_;
   std::string part_;  // the file next to it; empty: no file
   std::unique_ptr<PlanTableWriter> table_;
+  std::vector<const SampleSource*> sources_;
   PlanColumns columns_;
   uint64_t rows_ = 0;
   // How often the present step has had each sample.
@@ -66,9 +70,10 @@ class PlanRowWriter {
 // language dp of the grid rows have the packs of the schedule; otherwise none,
 // and their micro-batches are those in which samples are read. Returns the
 // number of rows. Errors: as Scheduler::Schedule, PlanRowWriter.
-absl::StatusOr<uint64_t> ExportPlan(const v1::Config& config,
-                                    const Scheduler& scheduler, uint64_t first,
-                                    uint64_t last, const std::string& path);
+absl::StatusOr<uint64_t> ExportPlan(
+    const v1::Config& config, const Scheduler& scheduler,
+    const std::vector<const SampleSource*>& sources, uint64_t first,
+    uint64_t last, const std::string& path);
 
 // A setting or a source in which the schedules of two jobs differ.
 struct PlanDifference {
@@ -121,10 +126,10 @@ struct PackFigures {
 // last step are left out. Errors: INVALID_ARGUMENT (a sample longer than a
 // pack; no whole step; options.packs is no multiple of the grid times
 // packing.virtual_pipeline_group); as Scheduler::Schedule, PlanRowWriter.
-absl::StatusOr<PackFigures> WritePacks(const v1::Config& config,
-                                       const Scheduler& scheduler,
-                                       const PackOptions& options,
-                                       const std::string& path);
+absl::StatusOr<PackFigures> WritePacks(
+    const v1::Config& config, const Scheduler& scheduler,
+    const std::vector<const SampleSource*>& sources, const PackOptions& options,
+    const std::string& path);
 
 }  // namespace ballast
 

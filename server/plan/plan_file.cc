@@ -345,6 +345,10 @@ class PlanFile final : public PlanRows {
           hashed.insert(hashed.end(), {static_cast<uint64_t>(columns.step[i]),
                                        numbers[columns.source[i]],
                                        rows[i].ordinal, rows[i].pack});
+          if (!columns.check.empty()) {
+            BALLAST_RETURN_IF_ERROR(
+                CheckText(rows[i], columns.check[i], first + i));
+          }
           // Plans without epochs have the digests that they had before.
           if (rows[i].epoch != 0) {
             hashed.insert(hashed.end(), {UINT64_MAX, rows[i].epoch});
@@ -372,6 +376,22 @@ class PlanFile final : public PlanRows {
     starts_.push_back(rows_);
     packed_ = std::move(checker.packed());
     return absl::OkStatus();
+  }
+
+  // Compares the sample of a row with what the row's writer knew of it.
+  absl::Status CheckText(const PlanRow& row, int64_t check,
+                         uint64_t number) const {
+    const PlanSource& source = sources_[row.source];
+    BALLAST_ASSIGN_OR_RETURN(const IndexedSample sample,
+                             source.samples->index().sample(row.ordinal));
+    if (check == 0 || sample.text_check == 0 || sample.text_check == check) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "row ", number, ": sample ", row.ordinal, " of source ", source.name,
+        " has another text than when the row was written: its index has "
+        "numbered other samples since, or the data have changed; write the "
+        "plan again with this index"));
   }
 
   // The numbers in config.sources of the sources that `columns` names.

@@ -22,6 +22,7 @@ class FakeSourceIndex : public SourceIndex {
     // Empty, or one for each image.
     std::vector<ImageMark> marks = {};
     std::vector<uint64_t> content_hashes = {};
+    uint16_t text_check = 0;
   };
 
   explicit FakeSourceIndex(std::vector<Sample> samples,
@@ -35,8 +36,10 @@ class FakeSourceIndex : public SourceIndex {
   uint64_t size() const override { return samples_.size(); }
   absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override {
     const Sample& sample = samples_[ordinal];
-    return IndexedSample{sample.text_tokens, sample.label_tokens, sample.images,
-                         sample.marks, rule_};
+    IndexedSample indexed = {sample.text_tokens, sample.label_tokens,
+                             sample.images, sample.marks, rule_};
+    indexed.text_check = sample.text_check;
+    return indexed;
   }
   std::string digest() const override { return digest_; }
   absl::StatusOr<absl::Span<const uint64_t>> content_hashes(

@@ -223,7 +223,8 @@ LoadedConfig WithPlan(LoadedConfig config) {
   EXPECT_TRUE(job.ok()) << job.status();
   if (!job.ok()) return config;
   const auto rows =
-      ExportPlan(job->config, *job->scheduler, 0, kHashedSteps - 1, path);
+      ExportPlan(job->config, *job->scheduler, job->source_pointers(), 0,
+                 kHashedSteps - 1, path);
   EXPECT_TRUE(rows.ok()) << rows.status();
   EXPECT_EQ(rows.value_or(0), kHashedSteps * 24);
   config.config.mutable_order()->set_plan(path);

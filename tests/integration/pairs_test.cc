@@ -296,7 +296,8 @@ TEST_F(PairsTest, FillPacksThatAreMadeOffline) {
   options.tokens = 1024;
   options.packs = 4;
   options.last_step = kPairSteps - 1;
-  const auto figures = WritePacks(job->config, *job->scheduler, options, path);
+  const auto figures = WritePacks(job->config, *job->scheduler,
+                                  job->source_pointers(), options, path);
   if (absl::IsUnimplemented(figures.status())) GTEST_SKIP();
   ASSERT_TRUE(figures.ok()) << figures.status();
   config.config.mutable_order()->set_plan(path);

@@ -529,6 +529,8 @@ absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
   sample.videos = media.first(count);
   sample.clips = media.subspan(count);
   sample.first_text_tokens = record.first_text_tokens;
+  // With a recipe the upper half is of what it is given.
+  sample.text_check = static_cast<uint16_t>(record.text_check >> 48);
   return sample;
 }
 

@@ -189,6 +189,8 @@ struct IndexedSample {
   // The tokens in `text_tokens` of a preference pair's first sequence, above 0.
   // Each of its two sequences has the placeholders of all images. 0: no pair.
   uint32_t first_text_tokens = 0;
+  // 16 bits of a hash of the text, the same in every index. 0: unknown.
+  uint16_t text_check = 0;
 
   // Length in bytes of the file of image `i` if it may travel encoded, the
   // model permitting; 0 if it travels as pixels.

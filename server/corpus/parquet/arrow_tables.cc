@@ -23,13 +23,14 @@
 namespace ballast {
 namespace {
 
-constexpr const char* kColumns[] = {"step",   "micro_batch", "pack", "source",
-                                    "sample", "repeat",      "epoch"};
+constexpr const char* kColumns[] = {"step",   "micro_batch", "pack",  "source",
+                                    "sample", "repeat",      "epoch", "check"};
 constexpr int kSource = 3;
 constexpr int kSample = 4;
 // The others are required.
 constexpr int kRepeat = 5;
 constexpr int kEpoch = 6;
+constexpr int kCheck = 7;
 
 // Runs `call`, which returns an arrow::Status, and makes errors and exceptions
 // of the library ours.
@@ -107,7 +108,7 @@ class ArrowPlanTable final : public PlanTable {
       metadata_ = reader->parquet_reader()->metadata();
       return reader->GetSchema(&schema);
     }));
-    for (int number = 0; number <= kEpoch; ++number) {
+    for (int number = 0; number <= kCheck; ++number) {
       const char* const name = kColumns[number];
       const int at = schema->GetFieldIndex(name);
       const bool is_source = number == kSource;
@@ -166,7 +167,8 @@ class ArrowPlanTable final : public PlanTable {
     BALLAST_ASSIGN_OR_RETURN(columns.pack, Numbers(*table, 2, first_row));
     BALLAST_RETURN_IF_ERROR(ReadSources(*table, first_row, &columns));
     for (const auto& [number, values] : {std::pair(kRepeat, &columns.repeat),
-                                         std::pair(kEpoch, &columns.epoch)}) {
+                                         std::pair(kEpoch, &columns.epoch),
+                                         std::pair(kCheck, &columns.check)}) {
       if (table->GetColumnByName(kColumns[number]) == nullptr) continue;
       BALLAST_ASSIGN_OR_RETURN(*values, Numbers(*table, number, first_row));
     }
@@ -354,7 +356,8 @@ class ArrowPlanTableWriter final : public PlanTableWriter {
           } else {
             ARROW_RETURN_NOT_OK(AddNumbers(columns.sample, arrays));
           }
-          for (std::vector<int64_t> numbers : {columns.repeat, columns.epoch}) {
+          for (std::vector<int64_t> numbers :
+               {columns.repeat, columns.epoch, columns.check}) {
             numbers.resize(columns.size(), 0);
             ARROW_RETURN_NOT_OK(AddNumbers(numbers, arrays));
           }

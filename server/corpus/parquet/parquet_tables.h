@@ -32,12 +32,14 @@ struct PlanColumns {
   std::vector<int64_t> repeat;
   // Which pass through its source the sample belongs to. Empty: 0 in all rows.
   std::vector<int64_t> epoch;
+  // IndexedSample.text_check when the row was written. Empty: 0 in all rows.
+  std::vector<int64_t> check;
 
   uint64_t size() const { return step.size(); }
 };
 
 // A Parquet file with the columns step, micro_batch, pack, source and sample,
-// and perhaps repeat and epoch. Immutable; thread-safe.
+// and perhaps repeat, epoch and check. Immutable; thread-safe.
 class PlanTable {
  public:
   // Most rows of a row group, which is read as a whole.

@@ -151,6 +151,17 @@ class PlanTest(tools.CorpusTest):
             self.ok("ballast-server", "plan", "--diff", self.config, planned),
             r"(?s)the data differ from step 1 on.*1  data  order\.plan",
         )
+        # Where the numbers are those of other samples by now.
+        self.ok("ballast-server", "make-corpus", "--out", self.path("other"), "--samples",
+                 tools.SAMPLES, "--seed", 2)  # fmt: skip
+        with open(planned, encoding="utf-8") as file:
+            text = file.read().replace('"docs-*.tar"', '"other/docs-*.tar", index: other.index')
+        other = self.write("other.yaml", text)
+        self.ok("ballast-server", "index", "--config", other)
+        self.assertRegex(
+            self.error("ballast-server", "plan", "--config", other, "--step", 1),
+            r"plan.parquet: row 0: sample \d+ of source docs has another text",
+        )
         said = self.ok(
             "ballast-server", "pack", "--config", self.config, "--tokens", 8192, "--packs", 4,
             "--out", self.path("packs.parquet"),

@@ -248,8 +248,8 @@ TEST_F(ModelRecipeTest, APlanFileDrawsAsTheOrderThatItWasExportedFrom) {
   if (LacksNumpy(job.status())) GTEST_SKIP() << job.status();
   ASSERT_TRUE(job.ok()) << job.status();
   const std::string path = folder_ + "/drawn.parquet";
-  const auto rows =
-      ExportPlan((*job)->job().config, *(*job)->job().scheduler, 0, 2, path);
+  const auto rows = ExportPlan((*job)->job().config, *(*job)->job().scheduler,
+                               (*job)->job().source_pointers(), 0, 2, path);
   if (absl::IsUnimplemented(rows.status())) GTEST_SKIP() << rows.status();
   ASSERT_TRUE(rows.ok()) << rows.status();
   std::vector<std::map<uint64_t, std::string>> wanted;
@@ -281,8 +281,8 @@ TEST_F(ModelRecipeTest, PacksOfAPlanFileCountTheTokensOfPlans) {
   const auto own = Open(model, packs);
   ASSERT_TRUE(own.ok()) << own.status();
   const std::string path = folder_ + "/plan.parquet";
-  const auto rows =
-      ExportPlan((*own)->job().config, *(*own)->job().scheduler, 0, 1, path);
+  const auto rows = ExportPlan((*own)->job().config, *(*own)->job().scheduler,
+                               (*own)->job().source_pointers(), 0, 1, path);
   if (absl::IsUnimplemented(rows.status())) GTEST_SKIP() << rows.status();
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_EQ(*rows, 2 * kSamples);

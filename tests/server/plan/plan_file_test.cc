@@ -33,7 +33,7 @@ class PlanFileTest : public ::testing::Test {
   static std::string Write(const std::vector<Row>& rows, size_t group = 3,
                            const std::vector<std::string>& keys = {},
                            int64_t repeat_of_last = 0,
-                           int64_t epoch_of_last = 0) {
+                           int64_t epoch_of_last = 0, int64_t check = 0) {
     const std::string path = absl::StrCat(
         ::testing::TempDir(), "/",
         ::testing::UnitTest::GetInstance()->current_test_info()->name(),
@@ -55,6 +55,7 @@ class PlanFileTest : public ::testing::Test {
         const bool is_last = i + 1 == rows.size();
         columns.repeat.push_back(is_last ? repeat_of_last : 0);
         columns.epoch.push_back(is_last ? epoch_of_last : 0);
+        columns.check.push_back(is_last ? check : 0);
       }
       // Names that do not occur are left out, as readers find them.
       EXPECT_TRUE(writer->WriteGroup(columns).ok());
@@ -103,6 +104,21 @@ TEST_F(PlanFileTest, ReadsRowsAcrossRowGroups) {
                                  PlanRow{9, 0, 1}));
   EXPECT_THAT(*(*plan)->CountSources(5), ElementsAre(3, 2, 0));
   EXPECT_THAT(*(*plan)->CountSources(7), ElementsAre(5, 2, 0));
+}
+
+// Where another index has numbered the samples since.
+TEST_F(PlanFileTest, FindsAnotherSampleUnderItsNumber) {
+  docs_.mutable_index()->mutable_sample(3)->text_check = 7;
+  const std::vector<Row> rows = {{0, 0, -1, "docs", 2}, {0, 0, -1, "docs", 3}};
+  const auto open = [&](int64_t check) {
+    return Open(Write(rows, 3, {}, 0, 0, check)).status();
+  };
+  EXPECT_TRUE(open(0).ok());
+  EXPECT_TRUE(open(7).ok());
+  EXPECT_THAT(std::string(open(8).message()),
+              HasSubstr("row 1: sample 3 of source docs has another text"));
+  docs_.mutable_index()->mutable_sample(3)->text_check = 0;
+  EXPECT_TRUE(open(8).ok());
 }
 
 TEST_F(PlanFileTest, DigestIsOfContentAlone) {
