@@ -313,6 +313,7 @@ v1::Job LaidOutBy(v1::Job job) {
   *job.mutable_model() = WithLimits(job.model(), v1::Model());
   job.clear_global_batch();
   job.clear_micro_batch();
+  job.clear_counts_in_schedules();
   job.clear_steps_per_epoch();
   job.clear_step_ranges();
   return job;

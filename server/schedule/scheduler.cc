@@ -494,6 +494,8 @@ v1::Job MakeJob(const v1::Config& config,
   job.set_virtual_pipeline_group(config.packing().virtual_pipeline_group());
   for (const v1::Split split : GetSplits(config)) job.add_splits(split);
   job.set_padded(config.packing().mode() == v1::Packing::MODE_PADDED);
+  job.set_counts_in_schedules(config.packing().mode() ==
+                              v1::Packing::MODE_SCHEDULED);
   job.set_row_length(config.packing().row_length());
   job.set_placement(config.balance().placement());
   if (const uint32_t dynamic = DynamicCp(config); dynamic > 1) {

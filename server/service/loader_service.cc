@@ -1,5 +1,6 @@
 #include "server/service/loader_service.h"
 
+#include <google/protobuf/util/message_differencer.h>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,8 @@
 
 namespace ballast {
 namespace {
+
+using google::protobuf::util::MessageDifferencer;
 
 // One Rendezvous call whose group meets at this server. Deletes itself when
 // gRPC is done with it.
@@ -46,6 +49,19 @@ class RendezvousCall final : public grpc::ServerUnaryReactor {
   CallCount* const calls_;
   uint64_t ticket_ = 0;
 };
+
+// Whether steps have as many micro-batches with either job, as clients count.
+bool HaveSameCounts(const v1::Job& a, const v1::Job& b) {
+  const auto counted = [](const v1::Job& job) {
+    v1::Job counts;
+    counts.set_global_batch(job.global_batch());
+    counts.set_micro_batch(job.micro_batch());
+    *counts.mutable_step_ranges() = job.step_ranges();
+    counts.set_counts_in_schedules(job.counts_in_schedules());
+    return counts;
+  };
+  return MessageDifferencer::Equals(counted(a), counted(b));
+}
 
 }  // namespace
 
@@ -84,8 +100,12 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
     const auto of_split = scheduler_->OfSplit(request->role().split());
     const Scheduler& scheduler = of_split.ok() ? **of_split : *scheduler_;
     *response->mutable_fingerprint() = scheduler.fingerprint();
-    *response->mutable_job() = scheduler.job();
+    v1::Job* const job = response->mutable_job();
+    *job = scheduler.job();
     for (v1::Revision& revision : scheduler.revisions()) {
+      if (!HaveSameCounts(*job, scheduler.job_at(revision.first_step()))) {
+        job->set_counts_in_schedules(true);
+      }
       *response->add_revisions() = std::move(revision);
     }
     response->set_server(name_);

@@ -77,9 +77,13 @@ class ProgressTest(tools.ToolTest):
 
     def test_packs_of_their_own_number_have_no_length(self):
         """As they are read, the 6 micro-batches of an epoch are fewer than the packs."""
-        text = CONFIG.replace("micro: 8", "micro: 16")
+        text = CONFIG.replace("micro: 8", "micro: 16") % 1
+        roomy = text + "packing: {mode: scheduled, max_tokens_per_rank: 4096}\n"
+        with self.server(self.write("roomy.yaml", roomy), "127.0.0.1:0") as (address,):
+            with self.loader(address) as loader, self.assertRaisesRegex(TypeError, "scheduled"):
+                len(loader)  # also where they happen to be as many
         text += "packing: {mode: scheduled, max_tokens_per_rank: 256}\n"
-        config = self.write("scheduled.yaml", text % 1)
+        config = self.write("scheduled.yaml", text)
         with self.server(config, "127.0.0.1:0") as (address,):
             with self.loader(address) as loader:
                 for _ in range(2):
@@ -90,6 +94,20 @@ class ProgressTest(tools.ToolTest):
                 self.assertEqual(sum(1 for _ in loader), wanted)
                 with self.assertRaises(TypeError):
                     len(loader)
+
+    def test_a_job_that_was_given_other_sizes_has_no_length(self):
+        text = (CONFIG % 0).replace("serve: {", "serve: {revisions: changes, ")
+        config = self.write("changed.yaml", text)
+        offered = self.write("offered.yaml", text.replace("global: 16", "global: 32"))
+        with self.server(config, "127.0.0.1:0") as (address,):
+            with self.loader(address, steps=60) as loader:
+                self.assertEqual(len(loader), 120)
+            tools.run("ballastctl", "--server", address, "change", "--config", offered,
+                      "--from-step", 50)  # fmt: skip
+            with self.loader(address, start_step=49, steps=2) as loader:
+                with self.assertRaisesRegex(TypeError, "change of the running job"):
+                    len(loader)
+                self.assertEqual(sum(1 for _ in loader), 2 + 4)
 
     def test_a_loader_without_end_has_no_length(self):
         config = self.write("endless.yaml", CONFIG % 0)

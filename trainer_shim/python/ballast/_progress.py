@@ -15,7 +15,6 @@ from .errors import FailedPrecondition, InvalidArgument
 Figure = Union[int, float]
 _KEY = "ballast_checkpoint"
 _FETCHES_AHEAD = ("lightning.", "pytorch_lightning.")
-_STEPS_LOOKED_AT = 8
 
 
 def batches_between(job: Mapping[str, Any], first: int, end: int) -> int:
@@ -47,7 +46,6 @@ class Progress(ABC):
     _step: Optional[int] = None
 
     def __init__(self) -> None:
-        self._as_read: Optional[bool] = None  # whether steps are trained as they are read
         self._sums: Dict[str, int] = {}
         self._waited = 0.0
         self._last_wait = 0.0
@@ -78,8 +76,8 @@ class Progress(ABC):
         Starts at `start_step`, and with a `state_dict` at step 0; `load_state_dict` changes
         nothing. TypeError, as for any iterator without a length, if neither `steps` nor the
         data end it, or if only the schedules have the number: if steps differ in size
-        (`order.plan`, `batch.tokens`, `batch.packs`) or are packed by
-        `packing.mode: scheduled`. Waits for a server if the loader is not open yet.
+        (`order.plan`, `batch.tokens`, `batch.packs`), are packed by `packing.mode: scheduled`,
+        or have other sizes since a change of the running job. Waits for a server if the loader is not open yet.
         """
         end = self.job["end_step"] or None
         if self._steps:
@@ -91,23 +89,13 @@ class Progress(ABC):
                 "configuration, order.epochs or order.plan"
             )
         found = batches_between(self.job, self._begin, end)
-        if not self._trains_as_read(end):
+        if self.job["counts_in_schedules"]:
             raise TypeError(
-                "packing.mode: scheduled packs each step into a number of batches of its own, so "
-                "this loader's length is known only at its end: ask num_micro_batches(step)"
+                "each step has its own number of batches (packing.mode: scheduled, or a change of "
+                "the running job), so this loader's length is known only at its end: ask "
+                "num_micro_batches(step)"
             )
         return found
-
-    def _trains_as_read(self, end: int) -> bool:
-        """Whether the next steps before `end` have as many micro-batches as are read, which
-        packing.mode `scheduled` alone changes. The first answer holds."""
-        steps = range(self.next_step, min(end, self.next_step + _STEPS_LOOKED_AT))
-        if self._as_read is None and steps:
-            self._as_read = all(
-                self.num_micro_batches(step) == batches_between(self.job, step, step + 1)
-                for step in steps
-            )
-        return self._as_read is not False
 
     def _check_asker(self, next_step: Optional[int], frame: FrameType) -> None:
         """Refuses Lightning's functions the state after the last batch returned, if the
