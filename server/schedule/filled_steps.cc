@@ -55,6 +55,16 @@ absl::Status TokenSteps::Extend(uint64_t count, uint64_t position) const {
   constexpr uint64_t kFirstChunk = uint64_t{1} << 14;
   constexpr uint64_t kMaxChunk = uint64_t{1} << 20;
   constexpr uint64_t kMaxSamplesOfAStep = uint64_t{1} << 24;
+  // What a call finds, with its wait for others, when they are in parts.
+  constexpr absl::Duration kPart = absl::Seconds(1);
+  constexpr uint64_t kMaxChunkOfPart = uint64_t{1} << 16;
+  Clock* clock = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    clock = clock_;
+  }
+  const absl::Time end =
+      clock == nullptr ? absl::InfiniteFuture() : clock->Now() + kPart;
   MutexLock finding(&finding_);
   uint64_t origin = 0;
   uint64_t steps = 0;  // begun
@@ -72,6 +82,13 @@ absl::Status TokenSteps::Extend(uint64_t count, uint64_t position) const {
   std::vector<uint32_t> lengths;
   std::vector<uint64_t> found;
   while (steps <= count && last <= position) {
+    if (last > origin && clock != nullptr && clock->Now() >= end) {
+      SaveIfMany();
+      return absl::UnavailableError(absl::StrCat(
+          "the data of ", steps - 1,
+          " steps are counted so far, and this needs more: ask again, if "
+          "training comes there"));
+    }
     if (last >= end_) {
       return absl::OutOfRangeError(absl::StrCat(
           "step ", count, " of the data begins after position ", end_,
@@ -97,10 +114,15 @@ absl::Status TokenSteps::Extend(uint64_t count, uint64_t position) const {
       starts_.insert(starts_.end(), found.begin(), found.end());
     }
     at += chunk;
-    chunk = std::min(2 * chunk, kMaxChunk);
+    chunk = std::min(2 * chunk, clock == nullptr ? kMaxChunk : kMaxChunkOfPart);
   }
   SaveIfMany();
   return absl::OkStatus();
+}
+
+void TokenSteps::FindInParts(Clock* clock) const {
+  MutexLock lock(&mutex_);
+  clock_ = clock;
 }
 
 void TokenSteps::SaveIfMany() const {

@@ -67,9 +67,11 @@ class TokenSteps final : public StepStarts {
   TokenSteps(const StepFill& fill, GetLengths get_lengths, uint64_t end,
              std::vector<uint64_t> known = {});
 
-  // Errors: OUT_OF_RANGE (the step begins at `end` or later); as `get_lengths`.
+  // Errors: OUT_OF_RANGE (the step begins at `end` or later); UNAVAILABLE
+  // (after FindInParts); as `get_lengths`.
   absl::StatusOr<uint64_t> Start(uint64_t n) const override;
   absl::StatusOr<uint64_t> CountEnded(uint64_t position) const override;
+  void FindInParts(Clock* clock) const override;
 
   // The starts that have been found so far.
   std::vector<uint64_t> known() const;
@@ -99,6 +101,7 @@ class TokenSteps final : public StepStarts {
   mutable uint64_t saved_ ABSL_GUARDED_BY(finding_) = 0;
   mutable Mutex mutex_ ABSL_ACQUIRED_AFTER(finding_);
   mutable std::vector<uint64_t> starts_ ABSL_GUARDED_BY(mutex_);
+  mutable Clock* clock_ ABSL_GUARDED_BY(mutex_) = nullptr;  // FindInParts
 };
 
 // Whether batch.tokens or batch.packs give the steps of train their samples.

@@ -131,6 +131,8 @@ class ConfiguredScheduler final : public Scheduler {
     return steps_.Find(position);
   }
 
+  void FindInParts(Clock* clock) const override { steps_.FindInParts(clock); }
+
   // Called while the scheduler is being created.
   void Own(std::unique_ptr<Scheduler> other) {
     others_.push_back(std::move(other));

@@ -110,6 +110,10 @@ class Scheduler {
   virtual absl::StatusOr<std::optional<uint64_t>> GetStep(
       uint64_t position) const;
 
+  // As StepStarts::FindInParts, for a server: no rank must wait while another,
+  // or somebody who looks, asks for a step far away.
+  virtual void FindInParts(Clock* /*clock*/) const {}
+
   // The job's scheduler of `split`, which lives as long as this one, the
   // scheduler of train. Errors: as CheckSplit (proto/schedule/split.h).
   absl::StatusOr<const Scheduler*> OfSplit(v1::Split split) const;

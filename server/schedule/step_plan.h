@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "proto/balance.pb.h"
 #include "proto/block/block_plan.h"
 #include "proto/config.pb.h"
@@ -55,6 +56,11 @@ class StepStarts {
   // How many steps end at or before `position`, which is at least Start(0).
   // Errors: as Start, but for OUT_OF_RANGE.
   virtual absl::StatusOr<uint64_t> CountEnded(uint64_t position) const = 0;
+
+  // From now on no call finds starts for long: one that would ends with
+  // UNAVAILABLE after a part of them, and the next call goes on there. `clock`
+  // is not owned.
+  virtual void FindInParts(Clock* /*clock*/) const {}
 };
 
 // Steps and positions of a split, whether its job lists them
@@ -91,6 +97,10 @@ class StepPositions {
   absl::StatusOr<uint64_t> CountEnded(uint64_t position) const;
   // The positions of all steps before `step`, ascending. Errors: as First.
   absl::StatusOr<std::vector<PositionRange>> Before(uint64_t step) const;
+  // As StepStarts::FindInParts.
+  void FindInParts(Clock* clock) const {
+    if (starts_ != nullptr) starts_->FindInParts(clock);
+  }
 
  private:
   bool HasStarts(uint64_t step) const {

@@ -24,7 +24,15 @@ void RevisedScheduler::Add(uint64_t first_step, const Scheduler* scheduler) {
   const uint64_t position =
       FirstPosition(scheduler->job(), first_step).value_or(UINT64_MAX);
   MutexLock lock(&mutex_);
+  if (clock_ != nullptr) scheduler->FindInParts(clock_);
   revisions_.push_back({first_step, position, scheduler});
+}
+
+void RevisedScheduler::FindInParts(Clock* clock) const {
+  MutexLock lock(&mutex_);
+  clock_ = clock;
+  own_->FindInParts(clock);
+  for (const Revision& each : revisions_) each.scheduler->FindInParts(clock);
 }
 
 const Scheduler& RevisedScheduler::At(uint64_t step) const {

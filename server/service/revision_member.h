@@ -49,6 +49,8 @@ class RevisedScheduler final : public Scheduler {
   }
   OrderedSample OrderedAt(uint64_t position) const override;
   std::vector<v1::Revision> revisions() const override;
+  // Also of the schedulers that are added later.
+  void FindInParts(Clock* clock) const override;
 
  protected:
   const Scheduler* Find(v1::Split split) const override;
@@ -63,6 +65,7 @@ class RevisedScheduler final : public Scheduler {
 
   const Scheduler* const own_;
   mutable Mutex mutex_;
+  mutable Clock* clock_ ABSL_GUARDED_BY(mutex_) = nullptr;  // FindInParts
   std::vector<Revision> revisions_ ABSL_GUARDED_BY(mutex_);
 };
 

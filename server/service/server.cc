@@ -56,6 +56,8 @@ absl::StatusOr<std::unique_ptr<RevisedJob::Candidate>> OpenedRevisions::Open(
       ParseConfig(config, "the offered file", directory, listen));
   // A flag of this server, not a key of the file.
   offered.config.mutable_topology()->set_meeting(own.topology().meeting());
+  // Opening the job may find the steps before.
+  BALLAST_RETURN_IF_ERROR(last().scheduler->MixtureBefore(first_step).status());
   auto candidate = std::make_unique<OpenedCandidate>();
   candidate->first_step = first_step;
   candidate->config = config;
@@ -317,6 +319,7 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
         Rehearse(parts.loader.get(),
                  RolesToRehearse(identity.first_ranks, scheduler->job())));
   }
+  scheduler->FindInParts(Clock::Real());
   // Created after the rehearsal, since no rank trains on its blocks.
   BALLAST_ASSIGN_OR_RETURN(ServersOfRanks servers,
                            FindServersOfRanks(opened->config));

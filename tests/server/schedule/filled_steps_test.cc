@@ -17,6 +17,7 @@
 #include "server/schedule/group_order.h"
 #include "server/schedule/pack_schedule.h"
 #include "server/schedule/step_plan.h"
+#include "tests/fakes/manual_clock.h"
 #include "tests/server/schedule/changed_order.h"
 
 namespace ballast {
@@ -138,6 +139,31 @@ TEST(TokenStepsTest, KnownStartsAreAnsweredWhileOthersAreFound) {
   all = &steps;
   ASSERT_TRUE(steps.Start(100000).ok());
   EXPECT_TRUE(asked);
+}
+
+// A server answers others while somebody asks for a step that no training
+// reaches.
+TEST(TokenStepsTest, AStepFarAwayIsFoundInParts) {
+  ManualClock clock;
+  const TokenSteps steps(
+      {.tokens = 1024, .unit = 1},
+      [&](uint64_t, absl::Span<uint32_t> lengths) {
+        clock.Advance(absl::Microseconds(10) * lengths.size());
+        std::fill(lengths.begin(), lengths.end(), 1);
+        return absl::OkStatus();
+      },
+      UINT64_MAX);
+  steps.FindInParts(&clock);
+  constexpr uint64_t kFar = 500;
+  int parts = 0;
+  absl::StatusOr<uint64_t> start = steps.Start(kFar);
+  for (; !start.ok() && parts < 99; start = steps.Start(kFar)) {
+    EXPECT_EQ(start.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(*steps.Start(10), 10240u);
+    ++parts;
+  }
+  EXPECT_GE(parts, 3);  // 5 s
+  EXPECT_EQ(*start, 1024 * kFar);
 }
 
 TEST(TokenStepsTest, StartsThatAreFoundLaterAreSaved) {
