@@ -101,6 +101,30 @@ class LaptopTest(tools.CorpusTest):
             ):
                 ballast.Loader(address, dp_rank=4, device="cpu", array="dlpack").open()
 
+    def test_a_job_of_one_rank_is_for_one_process(self):
+        """As `init` writes it on a machine without GPUs. Ranks of other kinds are processes."""
+        options = {"device": "cpu", "array": "dlpack"}
+        with self.server(self.job(1), "127.0.0.1:0") as (address,):
+            for rank in range(2):
+                with self.under(rank, 2):
+                    loader = ballast.Loader(address, **options)
+                    with self.assertRaisesRegex(
+                        ballast.InvalidArgument,
+                        "^dp_rank: found none in process %d of 2, .*1 data-parallel rank of "
+                        "vision.*topology.modules" % rank,
+                    ):
+                        loader.open()
+                    # Modules in processes of their own, and a rank that the caller names.
+                    for named in ({"modules": "language"}, {"dp_rank": 0}):
+                        with ballast.Loader(address, **named, **options) as loader:
+                            self.assertEqual(len(next(loader).samples), 12)
+        with open(self.job(1), encoding="utf-8") as file:
+            text = file.read().replace("language: {dp: 1}", "language: {dp: 1, tp: 2}")
+        path = self.write("tensor.yaml", text)
+        with self.server(path, "127.0.0.1:0") as (address,), self.under(1, 2):
+            with ballast.Loader(address, tp_rank={"vision": 0, "language": 1}, **options) as loader:
+                self.assertEqual(len(next(loader).samples), 12)
+
     def warnings_of(self, address, **options):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

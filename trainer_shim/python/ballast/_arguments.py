@@ -177,17 +177,20 @@ class Place:
             return
         self._may_be_alone = False
         rank, size = processes
-        shapes = [m for m in connection.job()["modules"] if m["module"] in modules]
+        every = connection.job()["modules"]
+        shapes = [m for m in every if m["module"] in modules]
         most = max((m["dp"] for m in shapes), default=1)
         one_each = all((m["dp"], m["tp"], m["pp"], m["cp"]) == (size, 1, 1, 1) for m in shapes)
-        if self._ranks["dp_rank"] is None and most > 1 and size > 1:
-            if not one_each:
+        if self._ranks["dp_rank"] is None and size > 1:
+            if not one_each and (most > 1 or size > _places(every, modules)):
                 raise InvalidArgument(
-                    "dp_rank: found none in process %d of %d, and the job has %s; name this "
-                    "process's data-parallel rank, or all would train on the same samples"
+                    "dp_rank: found none in process %d of %d, and the job has %s; set "
+                    "topology.modules to the trainer's sizes, or name this process's "
+                    "data-parallel rank, or all would train on the same samples"
                     % (rank, size, _sizes(shapes))
                 )
-            self._ranks["dp_rank"] = rank
+            if one_each:
+                self._ranks["dp_rank"] = rank
         named = [self.rank("dp_rank", m["module"]) for m in shapes]
         if one_each and any(each != rank for each in named):
             warnings.warn(
@@ -230,6 +233,14 @@ class Place:
         return whole(key, rank)
 
 
+def _places(every: Sequence[Mapping[str, Any]], modules: Sequence[str]) -> int:
+    """Processes of a trainer with one for each rank of the job, each with all of `modules`
+    or with another module."""
+    ranks = {m["module"]: m["dp"] * m["tp"] * m["pp"] * m["cp"] for m in every}
+    own = max((ranks.pop(module, 1) for module in modules), default=1)
+    return int(own + sum(ranks.values()))
+
+
 def _warn_of_few(shapes: Sequence[Mapping[str, Any]], size: int) -> None:
     warnings.warn(
         "the job has %s, and this trainer has %d %s: nobody trains on the samples of the other "
@@ -241,4 +252,7 @@ def _warn_of_few(shapes: Sequence[Mapping[str, Any]], size: int) -> None:
 
 
 def _sizes(shapes: Sequence[Mapping[str, Any]]) -> str:
-    return " and ".join("%d data-parallel ranks of %s" % (m["dp"], m["module"]) for m in shapes)
+    return " and ".join(
+        "%d data-parallel rank%s of %s" % (m["dp"], "" if m["dp"] == 1 else "s", m["module"])
+        for m in shapes
+    )
