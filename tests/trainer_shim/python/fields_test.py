@@ -1,10 +1,17 @@
 """Numbers of records, as a training loop gets them."""
 
 import json
+import types
 import unittest
 
 import ballast
 import numpy
+from ballast.adapters import (
+    huggingface,
+    huggingface_audio,
+    huggingface_families,
+    megatron_bridge,
+)
 from tests.harness import tools
 
 CONFIG = """
@@ -69,6 +76,28 @@ class FieldsTest(tools.ToolTest):
                         self.assertEqual(mask.sum(), learnt * (i % 4) / 4)
                     seen += len(numbers)
         self.assertEqual(seen, 16)
+
+    def test_whose_loss_would_not_weigh_refuses_weights(self):
+        """The model's own loss counts labels, and loss_mask is left out."""
+        family = huggingface_families.Family(
+            types.SimpleNamespace(model_type="llava", image_token_index=7), profile="llava1_5"
+        )
+        adapters = (
+            huggingface.packed, huggingface.padded, huggingface.unpacked, family.packed,
+            family.padded, family.unpacked, huggingface_audio.voxtral,
+        )  # fmt: skip
+        with self.server(self.config, "127.0.0.1:0") as (address,):
+            with ballast.Loader(address, "language", device="cpu", array="numpy") as loader:
+                batch = next(loader)
+                for adapter in adapters:
+                    with self.subTest(adapter), self.assertRaisesRegex(
+                        ballast.FailedPrecondition, r'weight.*each label alike.*fields\.pop\("weight"'
+                    ):
+                        adapter(batch)
+        self.assertIs(megatron_bridge.forward_inputs(batch)["loss_mask"], batch["loss_mask"])
+        batch.fields.pop("weight")
+        labels = huggingface.packed(batch)["labels"]
+        self.assertTrue((labels[0, 1:] == batch["labels"][0, :-1]).all())
 
     def test_inspect_prints_them(self):
         found = json.loads(

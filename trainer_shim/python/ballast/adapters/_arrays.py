@@ -87,6 +87,17 @@ def refuse_pairs(batch: Mapping[str, Any], consumer: str) -> None:
         )
 
 
+def refuse_weights(batch: Mapping[str, Any], consumer: str) -> None:
+    """Refuses weights of messages, which are in loss_mask and not in labels."""
+    if "weight" in getattr(batch, "fields", {}):
+        raise FailedPrecondition(
+            "fields: found weights of messages (weight); %s counts each label alike: take them "
+            'out, batch.fields.pop("weight"), and weigh the losses of the logits by '
+            'batch["loss_mask"], or leave the field out of the sources (a weight of 0 needs '
+            "none)" % consumer
+        )
+
+
 def pack_share(batch: Mapping[str, Any]) -> Optional[Tuple[int, int]]:
     """With `packing.dynamic_cp`: the ranks that share the batch's pack, and this rank's number
     among them."""

@@ -10,6 +10,7 @@ from ._arrays import (
     full,
     host_values,
     is_torch,
+    refuse_weights,
     require_images,
     require_packed,
     require_paired,
@@ -63,7 +64,7 @@ def packed_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
         "input_ids": ids,
         "attention_mask": None,
         "position_ids": concatenate([_counted(batch, positions), _three(positions)], 0),
-        "labels": _moved_right(batch["labels"]),
+        "labels": _moved_right(batch, batch["labels"]),
         "use_cache": False,
         # Linear attention and its convolution have no other way to separate samples.
         "cu_seq_lens_q": places,
@@ -94,7 +95,7 @@ def padded_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
     inputs = rows(batch, pad=0)
     inputs.pop("loss_mask", None)
     inputs["position_ids"] = _three(inputs["position_ids"])
-    inputs["labels"] = _moved_right(inputs["labels"])
+    inputs["labels"] = _moved_right(batch, inputs["labels"])
     inputs["use_cache"] = False
     return inputs
 
@@ -136,7 +137,7 @@ def unpacked(
             "input_ids": row,
             "attention_mask": full(row, row.shape, 1),
             "position_ids": _three(positions)[..., begin:end],
-            "labels": _moved_right(labels[:, begin:end]),
+            "labels": _moved_right(batch, labels[:, begin:end]),
             "use_cache": False,
         }
         inputs.update(images.of(i))
@@ -213,9 +214,11 @@ def _three(positions: Any) -> Any:
     return concatenate([positions[None]] * 3, 0)
 
 
-def _moved_right(labels: Any) -> Any:
-    """Moves labels right, so that labels[i] is for token i itself. The last label is
-    dropped; it is never supervised, since no token follows the last."""
+def _moved_right(batch: Mapping[str, Any], labels: Any) -> Any:
+    """Moves labels of a batch right, so that labels[i] is for token i itself. The last label
+    is dropped; it is never supervised, since no token follows the last. Refuses weights, since
+    the models compute their loss by the labels alone."""
+    refuse_weights(batch, "the model's own loss")
     return concatenate([full(labels, (labels.shape[0], 1), -100), labels[:, :-1]], 1)
 
 

@@ -114,7 +114,7 @@ def _rows(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """The arguments of every model, a sample a row."""
     inputs = rows(batch, pad=0)
     inputs.pop("loss_mask", None)
-    inputs["labels"] = huggingface._moved_right(inputs["labels"])
+    inputs["labels"] = huggingface._moved_right(batch, inputs["labels"])
     inputs["use_cache"] = False
     return inputs
 

@@ -104,7 +104,7 @@ class Family:
             )
         images = self._crops(batch)
         return {
-            **self._text(batch["input_ids"], batch["labels"]),
+            **self._text(batch, batch["input_ids"], batch["labels"]),
             "position_ids": self._positions(batch),
             "attention_mask": None,
             **self._images(batch, images, [images.all(self._counts(batch))]),
@@ -122,7 +122,7 @@ class Family:
         hears = self._type == "gemma4"
         images = self._crops(batch, hears)
         return {
-            **self._text(inputs["input_ids"], inputs["labels"]),
+            **self._text(batch, inputs["input_ids"], inputs["labels"]),
             "position_ids": inputs["position_ids"],
             "attention_mask": inputs["attention_mask"],
             **self._images(batch, images, [images.all(self._counts(batch))]),
@@ -166,7 +166,7 @@ class Family:
             row = batch["input_ids"][:, tokens]
             samples.append(
                 {
-                    **self._text(row, batch["labels"][:, tokens]),
+                    **self._text(batch, row, batch["labels"][:, tokens]),
                     "position_ids": batch["position_ids"][..., tokens],
                     "attention_mask": full(row, row.shape, 1),
                     **self._images(batch, images, [part]),
@@ -234,8 +234,8 @@ class Family:
         some = pixels[begins[own[0]] : begins[own[-1] + 1]]
         return {"pixel_values_videos": some.reshape(len(own), frames[own[0]], *some.shape[1:])}
 
-    def _text(self, ids: Any, labels: Any) -> Dict[str, Any]:
-        inputs = {"input_ids": ids, "labels": _moved_right(labels), "use_cache": False}
+    def _text(self, batch: Mapping[str, Any], ids: Any, labels: Any) -> Dict[str, Any]:
+        inputs = {"input_ids": ids, "labels": _moved_right(batch, labels), "use_cache": False}
         if self._type in _TYPES:
             tokens = [self._image_token]
             if self._type == "ernie4_5_vl_moe":

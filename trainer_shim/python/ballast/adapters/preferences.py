@@ -11,6 +11,7 @@ from ._arrays import (
     from_host,
     full,
     host_values,
+    refuse_weights,
     require_images,
     require_no_videos,
     require_paired,
@@ -51,6 +52,7 @@ def rows(
     import numpy
 
     require_paired(batch)
+    refuse_weights(batch, "the trainer's completion_mask")
     require_no_videos(batch, "preferences.rows")
     if batch.get("pair") is None or (host_values(batch, "pair") < 0).any():
         raise FailedPrecondition(
