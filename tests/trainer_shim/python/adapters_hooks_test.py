@@ -574,6 +574,27 @@ class BridgeIteratorsTest(unittest.TestCase):
         validation = {"eval_global_batch_size": 32, "eval_micro_batch_size": 16}
         self.assertEqual(begin(self.cfg(validation=validation), consumed=3 * 64), [2, 6])
 
+    def test_a_step_after_other_samples_is_refused(self):
+        """As of a run that was begun with another global batch size: its step is another
+        place in the data."""
+
+        def begin(step, consumed):
+            self.build(state=types.SimpleNamespace(step=step, consumed_train_samples=consumed))
+
+        begin(0, 0)
+        begin(0, 64)
+        begin(2, 0)  # unknown
+        begin(2, 2 * 64)
+        said = "found 64 samples consumed in 2 steps, .*have 128.*batch.changes, {step: 2, glob"
+        with self.assertRaisesRegex(FailedPrecondition, said):
+            begin(2, 64)
+        self.assertTrue(self.opened["train"].closed)
+        self.jobs["train"]["step_ranges"] = [
+            {"first_step": 0, "samples": 32}, {"first_step": 2, "samples": 64}
+        ]  # fmt: skip
+        begin(2, 64)
+        begin(5, 64 + 3 * 64)
+
 
 class StageTest(unittest.TestCase):
     def test_a_first_stage_needs_the_pixels(self):

@@ -9,6 +9,7 @@ import types
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from .._arguments import is_encoder
+from .._progress import batches_between
 from ..connection import Connection, Servers
 from ..errors import FailedPrecondition, InvalidArgument
 from .megatron_bridge import Mimo
@@ -53,6 +54,7 @@ def data_iterators(
     - the trainer's modules or their parallel sizes are not the job's,
     - the trainer's batch sizes, of training or of validation, differ from the split's
       loader,
+    - the steps that the train state counts had other samples than the job's first steps,
     - the vision encoder is not prepared for dummy images
       (`megatron_bridge.accept_dummy_images`),
     - the dataset's `megatron_mimo_scalable_dp` is off, its `enable_in_batch_packing` is
@@ -91,6 +93,7 @@ def data_iterators(
         loader = opened(servers, dict(options, **place, start_step=step))
         try:
             check_sizes(cfg, "train", loader.job, step)
+            check_position(loader.job, train_state)
             inputs = adapter(loader)
             if isinstance(inputs, Mimo) and place["modules"] == "vision":
                 inputs.check_prepared()
@@ -381,6 +384,28 @@ def check_sizes(
                 % (theirs, found, " on each of %d ranks" % over if over > 1 else "", name, wanted,
                    split)
             )  # fmt: skip
+
+
+def check_position(job: Mapping[str, Any], state: Any) -> None:
+    """Refuses a train state that has consumed other samples in its steps than the job has in
+    its first ones: batches are taken by the step, so some would be left out, or come again.
+
+    A state that counts no samples is taken, and one at step 0, as of a released checkpoint.
+    """
+    found = int(getattr(state, "consumed_train_samples", 0))
+    if not found or not state.step:
+        return
+    try:
+        wanted = batches_between(job, 0, int(state.step)) * job["micro_batch"]
+    except TypeError:  # steps that differ in size, which only their schedules know
+        return
+    if found != wanted:
+        raise FailedPrecondition(
+            "train_state: found %d samples consumed in %d steps, and the job's first %d steps have "
+            "%d, so it would leave out samples, or repeat them: leave batch.global as it was, and "
+            "give the new size in batch.changes, {step: %d, global: ...}"
+            % (found, state.step, state.step, wanted, state.step)
+        )
 
 
 def _sizes_from(job: Mapping[str, Any], step: int) -> List[int]:

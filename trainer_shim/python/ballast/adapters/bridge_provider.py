@@ -40,6 +40,7 @@ class BallastDatasetProvider(DatasetProvider):  # type: ignore[misc]
     - the trainer's parallel sizes are not the job's, or its model cannot run the layout,
     - the global and micro batch sizes, of training or evaluation, are not the split's:
       `batch.micro` is the micro batch size times dp,
+    - the steps that the train state counts had other samples than the job's first steps,
     - `model.calculate_per_token_loss` is off: a mean over each micro-batch would depend on
       which samples share a rank,
     - a pipeline gets packed batches without `model.variable_seq_lengths`,
@@ -111,6 +112,8 @@ class BallastDatasetProvider(DatasetProvider):  # type: ignore[misc]
         loader = bridge_iterators.opened(self.servers, options)
         try:
             bridge_iterators.check_sizes(cfg, split, loader.job, step, dp)
+            if split == "train":
+                bridge_iterators.check_position(loader.job, state)
             _check_model(cfg.model, groups, loader.job, self.step)
             micro = bridge_iterators.counted(cfg, split, "micro_batch_size")[1]
             count = bridge_iterators.micro_batches(cfg, split, dp)
