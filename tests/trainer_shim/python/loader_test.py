@@ -11,6 +11,8 @@ import unittest
 
 import ballast
 import numpy
+from ballast.adapters import huggingface
+from ballast.adapters._arrays import on_first_stage
 from tests.harness import tools
 from tests.harness.tools import DP, STEPS, TwoServersTest
 
@@ -287,6 +289,22 @@ class LoaderTest(TwoServersTest):
             next(loader)
             self.assertTrue((clone["input_ids"] == ids).all())
             self.assertEqual(len(clone.samples), clone.totals.samples)
+
+    def test_a_clone_is_checked_as_its_batch(self):
+        """Images of other samples than the text, and a first stage without its images."""
+        options = {"device": "cpu", "array": "numpy", "steps": 1}
+        ranks = {"vision": 0, "language": 1}
+        with ballast.Loader(self.direct_address, dp_rank=ranks, **options) as loader:
+            batch = next(loader)
+            clone = batch.clone()
+            for found in (batch, clone, clone.clone()):
+                with self.assertRaisesRegex(ballast.FailedPrecondition, "not the same samples"):
+                    huggingface.packed(found)
+                found.record_stream(0)
+            with self.assertRaisesRegex(ballast.InvalidArgument, "a clone has none"):
+                clone.digest()
+        with self.direct(steps=1) as loader:
+            self.assertTrue(on_first_stage(next(loader).clone()))
 
     def test_end(self):
         loader = self.direct(steps=1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Union
 
 from . import _structs
 from .errors import FailedPrecondition, InvalidArgument
-from .tensor import Part, Sample, Tensor, Totals
+from .tensor import ClonedPart, Part, Sample, Tensor, Totals
 
 if TYPE_CHECKING:
     _Base = Dict[str, Any]
@@ -56,7 +56,7 @@ class Batch(_Base):
 
     def __init__(self) -> None:
         super().__init__()
-        self._parts: List[Part] = []
+        self._parts: Sequence[Union[Part, ClonedPart]] = []
         self._samples: Optional[List[Sample]] = None
         self._schedule: Optional[Callable[[], Any]] = None
         self._counts: Optional[Dict[str, List[int]]] = None
@@ -66,7 +66,7 @@ class Batch(_Base):
     def samples(self) -> List[Sample]:
         """The samples, in the order in which they are packed."""
         if self._samples is None:
-            self._samples = self._parts[-1].samples()
+            self._samples = self._parts[-1].samples()  # type: ignore[union-attr]
         return self._samples
 
     @property
@@ -111,7 +111,7 @@ class Batch(_Base):
         copy = Batch()
         copy.__dict__.update(self.__dict__)
         copy._samples = list(self.samples)
-        copy._parts = []
+        copy._parts = [ClonedPart(part) for part in self._parts]
         copy.fields = {key: _clone(value) for key, value in self.fields.items()}
         for key, value in self.items():
             copy[key] = _clone(value)
@@ -122,8 +122,6 @@ class Batch(_Base):
 
         Waits for the device. With two modules, their digests are joined by "+".
         """
-        if not self._parts:
-            raise InvalidArgument("digest: a clone has none; ask the batch it was made of")
         return "+".join(part.digest(stream or None) for part in self._parts)
 
     def record_stream(self, stream: int) -> None:

@@ -7,7 +7,7 @@ import itertools
 import json
 from ctypes import c_void_p
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _abi, _structs
 from .errors import FailedPrecondition, InvalidArgument, Unimplemented
@@ -127,7 +127,24 @@ class Part:
         return text.value.decode()
 
 
-def check_same_samples(parts: Sequence[Part]) -> None:
+class ClonedPart:
+    """What is known of a part whose batch was cloned, for checks: it has no memory."""
+
+    def __init__(self, part: Union[Part, ClonedPart]) -> None:
+        self.info: _structs.BatchInfo = part.info
+        self._bounds = part.bounds()
+
+    def bounds(self) -> Tuple[int, ...]:
+        return self._bounds
+
+    def record_stream(self, stream: Optional[int]) -> None:
+        """Nothing: no memory is reused."""
+
+    def digest(self, stream: Optional[int]) -> str:
+        raise InvalidArgument("digest: a clone has none; ask the batch it was made of")
+
+
+def check_same_samples(parts: Sequence[Union[Part, ClonedPart]]) -> None:
     """Refuses parts of an encoder and of language, the last, that have different samples."""
     if not parts or parts[-1].info.module != _structs.MODULES["language"]:
         return
