@@ -62,6 +62,17 @@ class ProgressTest(tools.ToolTest):
                     self.assertEqual(len(second), length)
                     self.assertEqual(next(second).step, 5)
 
+    def test_one_that_continues_has_the_job_of_its_servers(self):
+        address = "unix:%s/a.sock" % self.folder
+        with self.server(self.write("one.yaml", CONFIG % 1), address):
+            loader = self.loader(address)
+            self.assertEqual(len(loader), 12)
+            state = loader.state_dict()
+        with loader, self.server(self.write("two.yaml", CONFIG % 2), address):
+            loader.load_state_dict(state)
+            self.assertEqual(len(loader), 24)
+            self.assertEqual(loader.job["end_step"], 12)
+
     def test_one_that_has_ended_is_not_gone_through_again(self):
         config = self.write("ends.yaml", CONFIG % 1)
         with self.server(config, "127.0.0.1:0") as (address,):

@@ -44,6 +44,7 @@ class Progress(ABC):
     _first_step: int = 0  # where the loader began or continued
     _steps: int = 0  # as the option
     _step: Optional[int] = None
+    _as_read: Optional[bool] = None  # whether steps are trained as they are read
 
     def __init__(self) -> None:
         self._sums: Dict[str, int] = {}
@@ -150,6 +151,7 @@ class Progress(ABC):
         """The next batch is of `first_step`; the sums continue."""
         self._first_step = first_step
         self._step = None
+        self._as_read = None
 
     def _waits(self) -> float:
         """The time at which a `next` begins."""

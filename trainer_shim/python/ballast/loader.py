@@ -181,7 +181,6 @@ class Loader(Progress, Iterator[Batch]):
         self._next_step = self._begin = whole("start_step", start_step)
         self._ended = False
         self._restart(start_step)
-        self._job: Optional[Dict[str, Any]] = None
         self._closed = False
         self._renew()
         if state_dict is not None:
@@ -191,6 +190,7 @@ class Loader(Progress, Iterator[Batch]):
 
     def _renew(self) -> None:
         """Makes the shims, which are opened later."""
+        self._job: Optional[Dict[str, Any]] = None
         passive: List[str] = []
         active: List[str] = []
         if self._broadcast:
