@@ -17,7 +17,7 @@ sources:
 model: {profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 25088,
         token_ids: {image: 256, video: 257, vision_start: 258, vision_end: 259,
                     im_start: 260, im_end: 261, end_of_text: 262, pad: 263}}
-batch: {global: 8, micro: 4, max_tokens: 256, on_too_long: truncate_text}
+batch: {global: 12, micro: 4, max_tokens: 256, on_too_long: truncate_text}
 topology:
   modules: {vision: {dp: 2}, language: {dp: 2}}
 serve: {listen: ["127.0.0.1:0"], memory: 256MiB}

@@ -58,10 +58,13 @@ def main():
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     arguments = parser.parse_args()
     world = int(os.environ.get("WORLD_SIZE", 1))
+    job = ballast.Connection.of(arguments.server).job()
+    accumulation = job["global_batch"] // job["micro_batch"]
     with ballast.Loader(
-        arguments.server, device=arguments.device, array="torch", steps=arguments.steps
-    ) as loader, tempfile.TemporaryDirectory() as folder:
-        job = loader.job
+        arguments.server, device=arguments.device, array="torch", steps=arguments.steps,
+        # The Trainer takes all batches of a step while it still has the last step's.
+        max_batches_held=2 * accumulation + 1,
+    ) as loader, tempfile.TemporaryDirectory() as folder:  # fmt: skip
         trainer = Trainer(
             loader,
             model=model_for(job),
@@ -70,7 +73,7 @@ def main():
                 bf16=arguments.device == "cuda", max_steps=arguments.steps,
                 # The micro-batches of a step. The Trainer divides the sum of losses by
                 # the tokens of all of them and of all ranks.
-                gradient_accumulation_steps=job["global_batch"] // job["micro_batch"],
+                gradient_accumulation_steps=accumulation,
                 average_tokens_across_devices=world > 1, ddp_find_unused_parameters=True,
                 learning_rate=1e-3, lr_scheduler_type="constant", weight_decay=0.01,
                 max_grad_norm=0.0, logging_steps=1, save_strategy="no", report_to=[],
