@@ -75,7 +75,8 @@ struct SeenModel {
   bool has_tokenizer = false;  // tokenizer.json
   // Texts of the files, "" if missing.
   std::string config;        // config.json
-  std::string preprocessor;  // preprocessor_config.json
+  std::string preprocessor;  // processor_file
+  std::string processor_file = "preprocessor_config.json";
   // chat_template.jinja, chat_template.json, tokenizer_config.json, together.
   std::string chat_template;
   // The template in them (server/text/chat_writer.h).

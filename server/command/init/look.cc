@@ -430,7 +430,15 @@ std::string GetText(const fs::path& file) {
 SeenModel LookAtModel(const fs::path& folder, const fs::path& config_folder) {
   SeenModel model;
   model.config = GetText(folder / "config.json");
-  model.preprocessor = GetText(folder / "preprocessor_config.json");
+  // transformers 5 writes all processors into one file, and reads it first.
+  constexpr char kNested[] = "processor_config.json";
+  model.preprocessor = GetText(folder / kNested);
+  if (absl::StrContains(model.preprocessor, "\"image_processor\"") ||
+      absl::StrContains(model.preprocessor, "\"feature_extractor\"")) {
+    model.processor_file = kNested;
+  } else {
+    model.preprocessor = GetText(folder / model.processor_file);
+  }
   if (model.config.empty() && model.preprocessor.empty()) return model;
   model.folder = Named(folder, config_folder);
   std::error_code error;

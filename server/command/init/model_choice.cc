@@ -61,16 +61,18 @@ std::string TextAt(const Json& json, std::initializer_list<const char*> keys) {
 // Collects differences.
 class Comparison {
  public:
-  Comparison(const Json& config, const Json& processor)
-      : config_(config), processor_(processor) {}
+  Comparison(const Json& config, const Json& processor,
+             const std::string& processor_file)
+      : config_(config),
+        processor_(processor),
+        processor_file_(processor_file) {}
 
   // The first of these paths of preprocessor_config.json that there is.
   void Processor(
       std::initializer_list<std::initializer_list<const char*>> paths,
       const char* family_key, const Json& wanted) {
     for (const auto& path : paths) {
-      if (Add("preprocessor_config.json", processor_, path, family_key,
-              wanted)) {
+      if (Add(processor_file_, processor_, path, family_key, wanted)) {
         return;
       }
     }
@@ -84,7 +86,7 @@ class Comparison {
 
  private:
   // Returns whether the file has a number, or a list, at the path.
-  bool Add(const char* file, const Json& json,
+  bool Add(const std::string& file, const Json& json,
            std::initializer_list<const char*> path, const char* family_key,
            const Json& wanted) {
     Json found = At(json, path);
@@ -107,6 +109,7 @@ class Comparison {
 
   const Json& config_;
   const Json& processor_;
+  const std::string& processor_file_;
   std::vector<NumberDifference> found_;
 };
 
@@ -216,10 +219,10 @@ std::vector<std::string> KnownModelTypes() {
   return {types.begin(), types.end()};
 }
 
-std::vector<NumberDifference> DifferentNumbers(const Json& config,
-                                               const Json& processor,
-                                               const ImageFamily& family) {
-  Comparison compare(config, processor);
+std::vector<NumberDifference> DifferentNumbers(
+    const Json& config, const Json& processor,
+    const std::string& processor_file, const ImageFamily& family) {
+  Comparison compare(config, processor, processor_file);
   compare.Processor({{"patch_size", "height"}, {"patch_size"}}, "patch",
                     family.patch);
   compare.Config({"vision_config", "patch_size"}, "patch", family.patch);
@@ -271,8 +274,9 @@ class Chooser {
     BALLAST_RETURN_IF_ERROR(ChooseImages());
     if (const v1::AudioFamily* audio = FindAudioFamily(profile_)) {
       const std::vector<std::string> differences = AudioDifferences(
-          seen_.preprocessor, seen_.folder + "/preprocessor_config.json",
-          profile_, *audio);
+          seen_.preprocessor,
+          absl::StrCat(seen_.folder, "/", seen_.processor_file), profile_,
+          *audio);
       if (!differences.empty()) {
         return absl::InvalidArgumentError(differences[0]);
       }
@@ -292,8 +296,11 @@ class Chooser {
     BALLAST_ASSIGN_OR_RETURN(
         const Json config, Parse(seen_.config, seen_.folder + "/config.json"));
     BALLAST_ASSIGN_OR_RETURN(
-        const Json processor,
-        Parse(seen_.preprocessor, seen_.folder + "/preprocessor_config.json"));
+        Json processor,
+        Parse(seen_.preprocessor,
+              absl::StrCat(seen_.folder, "/", seen_.processor_file)));
+    const Json nested = At(processor, {"image_processor"});
+    if (nested.is_object()) processor = nested;
     BALLAST_RETURN_IF_ERROR(ChooseProfile(config, processor));
     if (profile_.empty()) return absl::OkStatus();
     if (!TakesImages(*FindProfile(profile_))) return AddAudioAlone();
@@ -381,7 +388,7 @@ class Chooser {
                             const ImageFamily& family) const {
     std::vector<std::string> faults;
     for (const NumberDifference& one :
-         DifferentNumbers(config, processor, family)) {
+         DifferentNumbers(config, processor, seen_.processor_file, family)) {
       faults.push_back(absl::StrCat(one.key, ": found ", one.found,
                                     ", where profile ", profile_, " has ",
                                     one.family_key, " ", one.wanted));
@@ -404,7 +411,7 @@ class Chooser {
           !ReadsNumber(family.rule, key)) {
         return;
       }
-      Add(key, absl::StrCat(*pixels), "preprocessor_config.json");
+      Add(key, absl::StrCat(*pixels), seen_.processor_file);
     };
     add("min_pixels", MinPixels(processor), family.min_pixels);
     add("max_pixels", MaxPixels(processor), family.max_pixels);
@@ -477,7 +484,7 @@ class Chooser {
           "model write a file with its numbers (docs/families.md)"));
     }
     Add("profile", profile_,
-        type.empty() ? "by preprocessor_config.json"
+        type.empty() ? "by " + seen_.processor_file
                      : absl::StrCat("config.json: model_type ", type));
     choice_.found.push_back(
         absl::StrCat("model ", seen_.folder, ": profile ", profile_));
@@ -572,12 +579,12 @@ class Chooser {
     BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
     const std::optional<uint64_t> least = MinPixels(processor);
     if (least.has_value()) {
-      Add("min_pixels", absl::StrCat(*least), "preprocessor_config.json");
+      Add("min_pixels", absl::StrCat(*least), seen_.processor_file);
     }
     const std::optional<uint64_t> stated = MaxPixels(processor);
     const uint64_t most = stated.value_or(kUsualMaxPixels);
     Add("max_pixels", absl::StrCat(most),
-        stated.has_value() ? "preprocessor_config.json"
+        stated.has_value() ? seen_.processor_file
                            : "larger images are shrunk to this");
     if (!stated.has_value()) {
       choice_.unsure.push_back(
@@ -604,7 +611,7 @@ class Chooser {
                    uint64_t usual) {
     const uint64_t found = Number(processor, name).value_or(usual);
     if (found == usual || found == 0) return usual;
-    Add(key, absl::StrCat(found), "preprocessor_config.json");
+    Add(key, absl::StrCat(found), seen_.processor_file);
     return found;
   }
 
@@ -614,7 +621,7 @@ class Chooser {
     const auto found = processor.find(name);
     if (found == processor.end() || !found->is_array()) return;
     if (*found == Json(std::vector<double>(usual.begin(), usual.end()))) return;
-    Add(key, found->dump(), "preprocessor_config.json");
+    Add(key, found->dump(), seen_.processor_file);
   }
 
   const SeenModel& seen_;

@@ -15,7 +15,8 @@
 namespace ballast {
 
 // What config.json and preprocessor_config.json of a Hugging Face model say of
-// its profile: parsed objects that may be empty. All pure.
+// its profile: parsed objects that may be empty. All pure. In the place of the
+// latter, processor_config.json of transformers 5, whose image_processor it is.
 
 // The profile whose `checkpoints` (v1::ModelProfile) these files fit; of
 // several the one with most values, then with most values of config.json. "":
@@ -37,9 +38,9 @@ struct NumberDifference {
 // The numbers of the family's rule that the checkpoint's files state otherwise:
 // with them, an image would become other crops than the profile's. Bounds of
 // pixels are not among them: model.min_pixels and max_pixels may state those.
-std::vector<NumberDifference> DifferentNumbers(const nlohmann::json& config,
-                                               const nlohmann::json& processor,
-                                               const ImageFamily& family);
+std::vector<NumberDifference> DifferentNumbers(
+    const nlohmann::json& config, const nlohmann::json& processor,
+    const std::string& processor_file, const ImageFamily& family);
 
 // The placeholders of an image of the most common kinds that has most. Errors:
 // as ModelImages::Create.

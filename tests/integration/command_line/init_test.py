@@ -500,6 +500,12 @@ class InitTest(tools.ToolTest):
         said, _ = self.runs(folder, "--model-dir", model)
         self.assertIn("profile qwen3_vl", said)
         self.assertIn("max_pixels: 65536", self.text(folder))
+        # As transformers 5 saves and reads it.
+        nested = {"image_processor": {"size": {"shortest_edge": 4096, "longest_edge": 32768}}}
+        self.write("qwen/processor_config.json", json.dumps(nested))
+        os.remove(folder + "/ballast.yaml")
+        self.runs(folder, "--model-dir", model)
+        self.assertRegex(self.text(folder), "max_pixels: 32768 +# processor_config.json")
         with open(model + "/config.json", "w", encoding="utf-8") as file:
             json.dump({"model_type": "gpt2"}, file)
         message = self.error(

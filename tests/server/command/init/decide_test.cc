@@ -378,6 +378,16 @@ TEST(ChooseModelTest, ACheckpointWithOtherNumbersIsRefused) {
   }
 }
 
+// As transformers 5 saves it.
+TEST(ChooseModelTest, TheProcessorMayBeOneOfSeveralInAFile) {
+  SeenModel model =
+      Family(R"({"model_type": "llava"})",
+             R"({"image_processor": {"crop_size": {"height": 224}}})");
+  model.processor_file = "processor_config.json";
+  EXPECT_THAT(std::string(ChooseModel(model).status().message()),
+              HasSubstr("/processor_config.json: crop_size.height: found 224"));
+}
+
 TEST(ChooseModelTest, AFamilysMeanIsItsCheckpoints) {
   Seen seen = Folder();
   seen.model = Family(R"({"model_type": "glm4v"})",
