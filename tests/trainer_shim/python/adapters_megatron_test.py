@@ -600,6 +600,21 @@ class Qwen3VlStepTest(unittest.TestCase):
         with self.assertRaisesRegex(FailedPrecondition, "rows of 12 tokens.*packing.row_length"):
             bridge_qwen3_vl.Qwen3VlStep(FakeLoader(), seq_length=8)(given)
 
+    def test_videos_on_a_later_stage_are_refused(self):
+        """Without their sizes the model numbers all tokens one by one, as text."""
+        given = text()
+        given.step_totals = types.SimpleNamespace(images=0, videos=0)
+        given["input_ids"] = numpy.full_like(given["input_ids"], 1)
+        adapters = (
+            bridge_qwen3_vl.Qwen3VlStep(FakeLoader()), bridge_vlm.Vlm(FakeLoader(), "qwen2_5_vl")
+        )  # fmt: skip
+        for adapter in adapters:
+            given.step_totals.videos = 0
+            self.assertIsNone(adapter(given)["visual_inputs"])
+            given.step_totals.videos = 2
+            with self.assertRaisesRegex(InvalidArgument, "2 videos; only still images"):
+                adapter(given)
+
     def test_refuses_what_the_step_would_cut_or_mix_up(self):
         with self.assertRaisesRegex(FailedPrecondition, "equal_count"):
             bridge_qwen3_vl.Qwen3VlStep(FakeLoader(), micro_batch_size=2)(whole())

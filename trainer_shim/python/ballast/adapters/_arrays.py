@@ -260,6 +260,13 @@ def grids_of_positions(batch: Mapping[str, Any], image_token: int, merge: int) -
             "needs_input_ids=True, and the configuration model.position_axes: 3"
         )
     require_whole(batch, "the image sizes of a rank without pixels")
+    totals = getattr(batch, "step_totals", None)
+    if totals is not None and totals.videos:
+        raise InvalidArgument(
+            "found a step with %d videos; only still images can be told from positions, and the "
+            "model would compute others here than on the first stage: train without pipeline "
+            "stages, or serve images alone" % totals.videos
+        )
     rows = host_values(batch, "input_ids") == image_token
     positions = host_values(batch, "position_ids")
     grids = []

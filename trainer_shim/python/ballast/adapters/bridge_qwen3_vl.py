@@ -27,7 +27,8 @@ class Qwen3VlStep:
     Keys: `input_ids` [B, S] on every pipeline stage, `labels`, `loss_mask` [B, S]
     if the stage has them, `attention_mask` bool [B, S], `position_ids` None (the model
     computes them) and `visual_inputs`, as in `bridge_vlm.Vlm`. The step refuses batches
-    with `cu_seqlens`, and slices for context ranks itself.
+    with `cu_seqlens`, and slices for context ranks itself. Later stages refuse videos, whose
+    sizes they cannot derive.
 
     Opens the loader. Raises FailedPrecondition for a layout that the model cannot
     run, and for a batch whose number of samples is not `micro_batch_size`.
