@@ -530,7 +530,17 @@ class Chooser {
           "the tokenizer: ", seen_.folder,
           " has no tokenizer.json, so each byte of text is a token"));
     }
-    const std::string known = KnownTemplate(seen_.chat_template);
+    // Not in other files, whose lists of tokens name those of ChatML, too.
+    const std::string& own = seen_.own_template;
+    const std::string known =
+        KnownTemplate(own.empty() ? seen_.chat_template : own);
+    if (known.empty() && !own.empty() && seen_.has_tokenizer) {
+      Add("chat_template", "checkpoint", "the model's own, rendered by jinja2");
+      choice_.found.push_back(
+          "chat_template: checkpoint, since the model's own is neither ChatML "
+          "nor Llama 3's");
+      return;
+    }
     if (known.empty()) {
       Add("chat_template", "chatml", "as the Qwen models have it");
     } else {

@@ -425,6 +425,19 @@ TEST(ChooseModelTest, ACheckpointWithAnotherTemplateThanItsFamilys) {
                                  "model's own, which lacks \".upper()\"")));
 }
 
+// As of a model that was trained on from a Qwen, with its tokens.
+TEST(ChooseModelTest, AQwenWithAnotherTemplateThanChatMl) {
+  Seen seen = Folder();
+  seen.model = Qwen();
+  seen.model.own_template = "{{ '[INST] ' }}{{ ' [/INST]' }}";
+  EXPECT_EQ(Loaded(seen).model().chat_template(), "checkpoint");
+  EXPECT_EQ(Loaded(seen).model().system_prompt(), "");
+  seen.model.own_template = seen.model.chat_template;
+  EXPECT_EQ(Loaded(seen).model().chat_template(), "chatml");
+  EXPECT_EQ(Loaded(seen).model().system_prompt(),
+            "You are a helpful assistant.");
+}
+
 TEST(ChooseModelTest, AFamilyNeedsItsTokenizer) {
   SeenModel model = Family(R"({"model_type": "gemma3"})", "{}");
   model.has_tokenizer = false;
