@@ -55,6 +55,8 @@ class Part:
 
     def __init__(self, handle: c_void_p) -> None:
         self._handle = handle
+        # At hand for a part that is deleted while the interpreter exits and empties modules.
+        self._release = _abi.library().ballast_batch_release
         #: Names of the arrays that still refer to the memory, one entry each.
         #: Single dictionary operations are atomic, so any thread may drop an array.
         self.held: Dict[int, str] = {}
@@ -73,8 +75,7 @@ class Part:
         return release
 
     def __del__(self) -> None:
-        if _abi is not None:  # None while the interpreter exits
-            _abi.library().ballast_batch_release(self._handle)
+        self._release(self._handle)
 
     def __str__(self) -> str:
         names = ", ".join(sorted(set(self.held.values()))) or "the Batch object"
