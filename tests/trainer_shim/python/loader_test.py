@@ -184,6 +184,9 @@ class LoaderTest(TwoServersTest):
             batch = next(loader)
             self.assertEqual(sum(batch.images_per_sample), batch.totals.images)
             self.assertEqual(loader.schedule()["step"], 0)
+            batch = next(loader)
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "the loader was closed"):
+            batch.images_per_sample
 
     def test_bfloat16_and_dlpack(self):
         wide = next(self.direct("vision").open())["pixel_values"].copy()

@@ -269,6 +269,8 @@ class Shims:
         return parsed
 
     def _any(self) -> c_void_p:
+        if not self._handles:
+            raise FailedPrecondition("the loader was closed; ask while it is open")
         return self._handles[self._modules[-1]]
 
 
