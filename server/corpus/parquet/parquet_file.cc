@@ -81,7 +81,8 @@ std::string ParquetColumnsKey(const v1::Source& source) {
   // Raised when the same columns become other samples.
   //   5: tools, documents, and keys of turns that only some templates write
   //   6: preference pairs of a source that does not say so are refused
-  constexpr int kRowRules = 6;
+  //   7: a column of audio of another shape is refused
+  constexpr int kRowRules = 7;
   std::string key =
       absl::StrCat(columns.recognise ? "recognised" : "", "\n", kRowRules);
   const auto add = [&key](const std::string& text) {

@@ -187,7 +187,8 @@ absl::Status FindVideos(const arrow::Schema& schema, RowMapping* mapping) {
   return absl::OkStatus();
 }
 
-// The column of audio by datasets' names, if it is one.
+// The column of audio by datasets' names. One of another shape is an error:
+// without its clips the text would be trained on all the same.
 absl::Status FindAudios(const arrow::Schema& schema, RowMapping* mapping) {
   BALLAST_ASSIGN_OR_RETURN(
       mapping->audios,
@@ -195,6 +196,17 @@ absl::Status FindAudios(const arrow::Schema& schema, RowMapping* mapping) {
                 [](const std::string&, const arrow::DataType& type) {
                   return FitsVideos(type);
                 }));
+  if (!mapping->audios.empty()) return absl::OkStatus();
+  for (const std::string name : {"audios", "audio"}) {
+    for (const int i : schema.GetAllFieldIndices(name)) {
+      const arrow::DataType& type = *schema.field(i)->type();
+      if (IsNothing(type)) continue;
+      return Mismatch(name, type,
+                      absl::StrCat(kWantedAudios,
+                                   "; name the columns in `columns` if it may "
+                                   "be left out"));
+    }
+  }
   return absl::OkStatus();
 }
 

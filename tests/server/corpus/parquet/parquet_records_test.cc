@@ -409,10 +409,20 @@ TEST_F(ParquetVideosTest, ReadsAudio) {
 
 TEST_F(ParquetVideosTest, RefusesAColumnOfAnotherShape) {
   const v1::Source source = GetSource("video_numbers.parquet");
-  EXPECT_THAT(
-      std::string(
-          BuildIndex(source, folder_, FakeVideoOptions()).status().message()),
-      HasSubstr("column video: found int64; wanted videos: "));
+  const auto fault = [&](const v1::Source& refused) {
+    return std::string(
+        BuildIndex(refused, folder_, FakeVideoOptions()).status().message());
+  };
+  EXPECT_THAT(fault(source),
+              HasSubstr("column video: found int64; wanted videos: "));
+  // Samples in place of a file, as datasets gives a decoded clip.
+  const v1::Source arrays = GetSource("audio_arrays.parquet");
+  EXPECT_THAT(fault(arrays),
+              AllOf(HasSubstr("column audio: found struct<array"),
+                    HasSubstr("wanted audio: ")));
+  v1::Source left_out = arrays;
+  left_out.mutable_columns()->set_conversations("conversations");
+  EXPECT_EQ(Build(left_out).samples, 1u);
   // Without a model of videos, rows that have some are bad.
   const v1::Source other = GetSource("video_paths.parquet");
   const auto report = BuildIndex(other, folder_, FakeOptions());

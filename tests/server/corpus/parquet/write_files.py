@@ -603,6 +603,9 @@ def videos():
                            {"bytes": b"no audio", "path": None}], IMAGE),
         "conversations": [asks("q"), asks("<audio>\nq"), asks("q"), asks("q")]}),
           [], [])
+    write("audio_arrays.parquet", pa.table({
+        "audio": pa.array([{"array": [0.5], "sampling_rate": 16000}]),
+        "conversations": [asks("q")]}), [], [])
     write("video_lists.parquet", pa.table({
         "images": pa.array([[], [image(3, 4)]], pa.list_(pa.binary())),
         "videos": pa.array([[video(5), video(6)], [video(7)]], pa.list_(pa.binary())),
