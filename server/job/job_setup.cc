@@ -42,7 +42,8 @@ namespace {
 //   6: preference pairs of a source that says so
 //   7: parts that name images in other places, counting marks in texts, in
 //      tars and as text in Parquet; texts that spell out another mark
-constexpr int kConversationRules = 7;
+//   8: the same of videos and clips in tars, and of all media in Energon's
+constexpr int kConversationRules = 8;
 
 }  // namespace
 

@@ -177,6 +177,7 @@ class EnergonScan {
                            scanner_.options().read_video != nullptr,
                            scanner_.options().read_audio != nullptr));
     Record record = GetRecord(sample, std::move(content), scanner_.name());
+    BALLAST_RETURN_IF_ERROR(CheckPlaces(record));
     BALLAST_RETURN_IF_ERROR(NameClips(record.text_format, record.text,
                                       absl::MakeSpan(record.videos)));
     return scanner_.AddRecord(std::move(record), file_, /*media=*/nullptr,

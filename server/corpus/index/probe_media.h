@@ -134,6 +134,12 @@ class MediaProbe {
 // CheckConversation and CheckNoVideoMark.
 absl::Status CheckMarks(const Record& record);
 
+// Compares the members of a tar file that parts of a conversation name with
+// their places among those of their medium. Other names, such as paths before
+// the tar was written, say nothing. Errors: INVALID_ARGUMENT (a part names
+// another member than stands there; as ReadMediaPlaces).
+absl::Status CheckPlaces(const Record& record);
+
 // Gives the videos and the audio of a record of a tar file the clips and rates
 // that the parts of its conversation name. Errors: INVALID_ARGUMENT (another
 // number of parts; a part of pictures for a file, or the other way round;

@@ -34,16 +34,10 @@ absl::Status AddPath(absl::string_view path, std::vector<std::string>* paths) {
   return absl::OkStatus();
 }
 
-// The place of a medium in the turns: a part, or a mark in a text.
-struct Place {
-  absl::string_view medium;  // "image", "video" or "audio"
-  std::string path;          // that the part names; ""
-};
-
 // What the turns of an object mention.
 struct Mentioned {
   std::vector<std::string> images;
-  std::vector<Place> places;  // in order
+  std::vector<MediaPlace> places;  // in order
   std::vector<JsonVideo> videos;
   std::vector<JsonVideo> clips;
   bool has_video_mark = false;
@@ -295,12 +289,8 @@ absl::StatusOr<std::optional<std::vector<std::string>>> ReadImageKeys(
 absl::Status CheckNamed(absl::string_view medium, const Mentioned& mentioned,
                         const std::vector<std::string>& keys,
                         bool or_images = false) {
-  std::vector<absl::string_view> paths;
-  for (const Place& place : mentioned.places) {
-    if (place.medium == medium || (or_images && place.medium == "image")) {
-      paths.push_back(place.path);
-    }
-  }
+  const std::vector<absl::string_view> paths =
+      GetPaths(medium, mentioned.places, or_images);
   for (size_t i = 0; paths.size() == keys.size() && i < paths.size(); ++i) {
     if (paths[i].empty() || IsSameFile(paths[i], keys[i])) continue;
     return DataFaultError(absl::StrCat(
@@ -312,7 +302,7 @@ absl::Status CheckNamed(absl::string_view medium, const Mentioned& mentioned,
   return absl::OkStatus();
 }
 
-std::vector<std::string> GetPaths(const std::vector<JsonVideo>& videos) {
+std::vector<std::string> PathsOf(const std::vector<JsonVideo>& videos) {
   std::vector<std::string> paths;
   for (const JsonVideo& video : videos) paths.push_back(video.path);
   return paths;
@@ -377,14 +367,22 @@ std::vector<absl::string_view> FindMarks(absl::string_view text) {
   return media;
 }
 
-absl::StatusOr<std::vector<std::string>> ReadImagePlaces(
+absl::StatusOr<std::vector<MediaPlace>> ReadMediaPlaces(
     absl::string_view json) {
   simdjson::dom::parser parser;
   BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
   BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
-  std::vector<std::string> paths;
-  for (Place& place : mentioned.places) {
-    if (place.medium == "image") paths.push_back(std::move(place.path));
+  return std::move(mentioned.places);
+}
+
+std::vector<absl::string_view> GetPaths(absl::string_view medium,
+                                        const std::vector<MediaPlace>& places,
+                                        bool or_images) {
+  std::vector<absl::string_view> paths;
+  for (const MediaPlace& place : places) {
+    if (place.medium == medium || (or_images && place.medium == "image")) {
+      paths.push_back(place.path);
+    }
   }
   return paths;
 }
@@ -410,7 +408,7 @@ absl::Status ReadClips(const object& root, Mentioned* mentioned,
                        std::vector<JsonVideo>* clips) {
   BALLAST_ASSIGN_OR_RETURN(const bool has_keys, ReadAudioKeys(root, clips));
   if (has_keys) {
-    BALLAST_RETURN_IF_ERROR(CheckNamed("audio", *mentioned, GetPaths(*clips)));
+    BALLAST_RETURN_IF_ERROR(CheckNamed("audio", *mentioned, PathsOf(*clips)));
   }
   for (JsonVideo& part : mentioned->clips) {
     if (!has_keys) {
@@ -462,7 +460,7 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
                            ReadVideoKeys(root, &sample.videos));
   if (has_videos) {
     BALLAST_RETURN_IF_ERROR(CheckNamed("video", mentioned,
-                                       GetPaths(sample.videos),
+                                       PathsOf(sample.videos),
                                        /*or_images=*/sample.images.empty()));
   }
   for (JsonVideo& video : mentioned.videos) {

@@ -33,10 +33,20 @@ absl::Status CheckConversation(absl::string_view json);
 // order: "image", "video" or "audio".
 std::vector<absl::string_view> FindMarks(absl::string_view text);
 
-// The paths of images in the turns, in order: a part's, "" where it names none,
-// and "" for each mark `<image>` in a text.
-absl::StatusOr<std::vector<std::string>> ReadImagePlaces(
-    absl::string_view json);
+// The place of a medium in the turns: a part, or a mark in a text.
+struct MediaPlace {
+  absl::string_view medium;  // "image", "video" or "audio"
+  std::string path;          // that the part names; ""
+};
+
+// All of them, in order.
+absl::StatusOr<std::vector<MediaPlace>> ReadMediaPlaces(absl::string_view json);
+
+// The paths in the places of `medium`, in order. `or_images`: a mark of an
+// image is one of `medium`, too. Pure.
+std::vector<absl::string_view> GetPaths(absl::string_view medium,
+                                        const std::vector<MediaPlace>& places,
+                                        bool or_images = false);
 
 // The parts of type video, in order; parts of a sample whose videos are members
 // of a tar file need no path. Other keys that qwen-vl-utils reads there
@@ -53,7 +63,7 @@ struct JsonSample {
   std::string document = {};  // of kPlain
   // Paths in order: from a document's places; or from `image` or `images`, each
   // a string, a list of strings, null or absent, which may not name others than
-  // parts do in their places (ReadImagePlaces), or than each other; otherwise
+  // parts do in their places (ReadMediaPlaces), or than each other; otherwise
   // from the parts of `messages`, as
   // {"type": "image", "image": PATH}, or `path` for the second key, or {"type":
   // "image_url", "image_url": {"url": PATH}}. At most kMaxImages; each passes

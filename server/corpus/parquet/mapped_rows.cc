@@ -96,6 +96,7 @@ class MappedRows final : public ParquetRows {
     }
     if (mapping_.is_pair) {
       BALLAST_ASSIGN_OR_RETURN(sample.text, PairText(row));
+      BALLAST_RETURN_IF_ERROR(CheckPlaces(row, sample));
       return sample;
     }
     if (IsBytes(*turns_->type())) {
@@ -105,11 +106,7 @@ class MappedRows final : public ParquetRows {
         sample.fields = Fields(row);
         return sample;
       }
-      // What reads the text says what is wrong with it.
-      std::vector<std::optional<std::string>> named;
-      const auto places = ReadImagePlaces(sample.text);
-      if (places.ok()) named.assign(places->begin(), places->end());
-      BALLAST_RETURN_IF_ERROR(CheckNamed(row, named, sample.images));
+      BALLAST_RETURN_IF_ERROR(CheckPlaces(row, sample));
       return sample;
     }
     TurnsJson json;
@@ -258,6 +255,7 @@ class MappedRows final : public ParquetRows {
       path = read("path");
     }
     ParquetVideo video;
+    video.name = path.value_or("");
     if (bytes.has_value()) {
       video.bytes = *bytes;
     } else if (path.has_value()) {
@@ -296,16 +294,51 @@ class MappedRows final : public ParquetRows {
       }
       if (named.size() != images.size()) continue;
       const auto path = images_.PathAt(row, i);
-      if (!path.has_value() || path->empty() || IsSameFile(*named[i], *path)) {
-        continue;
-      }
-      return DataFaultError(absl::StrCat(
-          "a part of type image names ", Printable(*named[i]), " in place ",
-          i + 1, ", and image ", i + 1, " of column ",
-          Printable(mapping_.images), " is ", Printable(*path),
-          "; wanted the images in the order of their parts and marks"));
+      BALLAST_RETURN_IF_ERROR(
+          CheckName("image", mapping_.images, i, *named[i], path.value_or("")));
     }
     return absl::OkStatus();
+  }
+
+  // Compares what a part names with the path of medium `i`, if both are known.
+  static absl::Status CheckName(absl::string_view medium,
+                                const std::string& column, size_t i,
+                                absl::string_view named,
+                                absl::string_view path) {
+    if (named.empty() || path.empty() || IsSameFile(named, path)) {
+      return absl::OkStatus();
+    }
+    return DataFaultError(absl::StrCat(
+        "a part of type ", medium, " names ", Printable(named), " in place ",
+        i + 1, ", and ", medium, " ", i + 1, " of column ", Printable(column),
+        " is ", Printable(path), "; wanted the ", medium,
+        "s in the order of their parts and marks"));
+  }
+
+  // The same for all media of a row whose turns are JSON.
+  absl::Status CheckPlaces(uint64_t row, const ParquetRow& sample) const {
+    const auto places = ReadMediaPlaces(sample.text);
+    // What reads the text says what is wrong with it.
+    if (!places.ok()) return absl::OkStatus();
+    std::vector<std::optional<std::string>> images;
+    for (const absl::string_view path : GetPaths("image", *places)) {
+      images.emplace_back(path);
+    }
+    BALLAST_RETURN_IF_ERROR(CheckNamed(row, images, sample.images));
+    const auto check = [&](absl::string_view medium, const std::string& column,
+                           const std::vector<ParquetVideo>& media,
+                           bool or_images) -> absl::Status {
+      const auto paths = GetPaths(medium, *places, or_images);
+      for (size_t i = 0; paths.size() == media.size() && i < paths.size();
+           ++i) {
+        BALLAST_RETURN_IF_ERROR(
+            CheckName(medium, column, i, paths[i], media[i].name));
+      }
+      return absl::OkStatus();
+    };
+    BALLAST_RETURN_IF_ERROR(check("video", mapping_.videos, sample.videos,
+                                  /*or_images=*/sample.images.empty()));
+    return check("audio", mapping_.audios, sample.audios, /*or_images=*/false);
   }
 
   // Adds the videos that parts of the turns name.

@@ -71,6 +71,7 @@ struct ParquetVideo {
   // is not empty, its path below media_root, which passes CheckMediaPath.
   absl::string_view bytes;
   std::string path;
+  absl::string_view name = {};  // its path in the row, also next to its bytes
 };
 
 // A sample of a Parquet file.

@@ -14,8 +14,6 @@
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/index_format.h"
 #include "server/corpus/index/probe_media.h"
-#include "server/corpus/jsonl/conversation_json.h"
-#include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/tar/webdataset_reader.h"
 
 namespace ballast {
@@ -69,31 +67,6 @@ bool IsWhole(const WebDatasetSample& last,
          last.images.size() == before->images.size() &&
          last.videos.size() == before->videos.size() &&
          last.clips.size() == before->clips.size();
-}
-
-// Compares the members that parts name with their places. Other names, such as
-// paths before the tar was written, say nothing.
-absl::Status CheckPlaces(const Record& record) {
-  const std::vector<Medium>& images = record.images;
-  if (record.text_format != RawSample::TextFormat::kConversation ||
-      images.size() < 2) {
-    return absl::OkStatus();
-  }
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> places,
-                           ReadImagePlaces(record.text));
-  if (places.size() != images.size()) return absl::OkStatus();
-  for (size_t i = 0; i < images.size(); ++i) {
-    const std::string& name = places[i];
-    if (name.empty() || IsSameFile(name, images[i].name)) continue;
-    for (const Medium& other : images) {
-      if (!IsSameFile(name, other.name)) continue;
-      return DataFaultError(absl::StrCat(
-          "a part of type image names ", Printable(name), " in place ", i + 1,
-          ", and image ", i + 1, " is ", Printable(images[i].name),
-          "; wanted members numbered in the order of parts and marks"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 // Adds the sample to the scan, or returns why it is bad.

@@ -219,6 +219,45 @@ TEST(ReadMediaTest, PartsMayNotNameMembersInAnotherOrder) {
                                HasSubstr("names d.1.jpg in place 1")));
 }
 
+TEST(ReadMediaTest, PartsMayNotNameVideosAndClipsInAnotherOrder) {
+  const std::string folder = TestFolder();
+  std::string tar;
+  const auto add = [&](absl::string_view key, absl::string_view type,
+                       absl::string_view first, absl::string_view second,
+                       absl::string_view ending) {
+    const auto part = [&](absl::string_view name) {
+      return absl::StrCat(R"({"type": ")", type, R"(", ")", type, R"(": ")",
+                          name, ending, R"("})");
+    };
+    absl::StrAppend(
+        &tar,
+        TarEntry(absl::StrCat(key, ".json"),
+                 absl::StrCat(R"({"messages": [{"role": "user", "content": [)",
+                              part(first), ",", part(second), "]}]}")));
+    for (const char* number : {".0", ".1"}) {
+      absl::StrAppend(
+          &tar, TarEntry(absl::StrCat(key, number, ending), FakeVideo(9)));
+    }
+  };
+  add("a", "video", "a.0", "a.1", ".mp4");
+  add("b", "video", "b.1", "b.0", ".mp4");
+  add("c", "video", "clips/2", "clips/1", ".mp4");
+  add("d", "audio", "d.0", "d.1", ".wav");
+  add("e", "audio", "e.1", "e.0", ".wav");
+  WriteFile(folder + "/docs-0.tar", tar + TarEnd());
+  const auto report =
+      BuildIndex(MakeSource(v1::Source::FORMAT_WEBDATASET, "docs-*.tar"),
+                 folder, FakeVideoOptions());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->samples, 3u);
+  std::vector<std::string> bad;
+  for (const BadSample& one : report->bad) bad.push_back(one.reason);
+  EXPECT_THAT(bad, ElementsAre(HasSubstr("names b.1.mp4 in place 1, and video "
+                                         "1 is b.0.mp4"),
+                               HasSubstr("names e.1.wav in place 1, and audio "
+                                         "1 is e.0.wav")));
+}
+
 // A clip of each video, of the same file and in the same seconds, among the
 // other clips.
 TEST(ReadMediaTest, VideosBringTheirAudio) {

@@ -242,8 +242,15 @@ TEST_F(EnergonTest, ReadsCrudeSamplesIfTold) {
                               {"1.1.jpg", FakeImage(3, 3)},
                               {"1.0.jpg", FakeImage(2, 2)},
                               {"1.other", "x"}});
-  WriteTar(nv_ + "/a-1.tar",
-           {{"2.txt", "A document."}, {"4.txt", "x"}, {"4.mp4", "x"}});
+  WriteTar(nv_ + "/a-1.tar", {{"2.txt", "A document."},
+                              {"4.txt", "x"},
+                              {"4.mp4", "x"},
+                              {"5.json",
+                               R"({"messages": [{"role": "user", "content": [
+                 {"type": "image", "image": "5.1.jpg"},
+                 {"type": "image", "image": "5.0.jpg"}]}]})"},
+                              {"5.0.jpg", FakeImage(2, 2)},
+                              {"5.1.jpg", FakeImage(3, 3)}});
   WriteTar(nv_ + "/b-0.tar", {{"3.txt", "x"}});
   Prepare(kCrudeDataset);
   const absl::Status status = Failure();
@@ -253,9 +260,11 @@ TEST_F(EnergonTest, ReadsCrudeSamplesIfTold) {
                         "which is Python: write it as a recipe"));
   source_.mutable_energon()->set_crude(v1::Source::Energon::CRUDE_WEBDATASET);
   const IndexReport report = Build();
-  ASSERT_EQ(report.bad.size(), 1u);
+  ASSERT_EQ(report.bad.size(), 2u);
   EXPECT_THAT(report.bad[0].reason,
               HasSubstr("4.mp4: video is not supported for this model"));
+  EXPECT_THAT(report.bad[1].reason,
+              HasSubstr("names 5.1.jpg in place 1, and image 1 is 5.0.jpg"));
   EXPECT_THAT(Samples(),
               ElementsAre("nv/a-0.tar: 1 {\"conversations\": [1]} 2x2 3x3",
                           "nv/a-1.tar: 2 A document."));

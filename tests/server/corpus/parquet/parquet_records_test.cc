@@ -407,6 +407,28 @@ TEST_F(ParquetVideosTest, ReadsAudio) {
   EXPECT_EQ(Build(named).clips, 2u);
 }
 
+TEST_F(ParquetVideosTest, ComparesMediaWithTheTurnsThatNameThem) {
+  EXPECT_THAT(
+      BadOf(Build(GetSource("media_turns.parquet"))),
+      ElementsAre(
+          "2: a part of type video names b.mp4 in place 1, and video 1 of "
+          "column videos is a.mp4; wanted the videos in the order of their "
+          "parts and marks",
+          "3: a part of type audio names b.mp4 in place 1, and audio 1 of "
+          "column audio is a.mp4; wanted the audios in the order of their "
+          "parts and marks"));
+  v1::Source pairs = GetSource("pair_turns.parquet");
+  pairs.set_pairs(true);
+  IndexOptions options = FakeVideoOptions();
+  options.pairs = true;
+  const auto report = BuildIndex(pairs, folder_, options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->samples, 1u);
+  EXPECT_THAT(BadOf(*report),
+              ElementsAre(HasSubstr("2: a part of type image names 2.jpg in "
+                                    "place 1, and image 1")));
+}
+
 TEST_F(ParquetVideosTest, RefusesAColumnOfAnotherShape) {
   const v1::Source source = GetSource("video_numbers.parquet");
   const auto fault = [&](const v1::Source& refused) {

@@ -606,6 +606,25 @@ def videos():
     write("audio_arrays.parquet", pa.table({
         "audio": pa.array([{"array": [0.5], "sampling_rate": 16000}]),
         "conversations": [asks("q")]}), [], [])
+
+    def turn(*media):
+        return json.dumps([{"role": "user", "content": [
+            {"type": medium, medium: path} for medium, path in media]}])
+
+    # Turns that are text, which name media of columns.
+    seen = [{"bytes": video(5), "path": "a.mp4"}, {"bytes": video(6), "path": "b.mp4"}]
+    write("media_turns.parquet", pa.table({
+        "videos": pa.array([seen] * 3, pa.list_(IMAGE)), "audio": ["a.mp4"] * 3,
+        "messages": [turn(("audio", "x/a.mp4"), ("video", "a.mp4"), ("video", "b.mp4")),
+                     turn(("audio", "a.mp4"), ("video", "b.mp4"), ("video", "a.mp4")),
+                     turn(("audio", "b.mp4"), ("video", "a.mp4"), ("video", "b.mp4"))]}),
+          [], [])
+    seen = [{"bytes": image(1, i), "path": f"{i}.jpg"} for i in (1, 2)]
+    write("pair_turns.parquet", pa.table({
+        "images": pa.array([seen] * 2, pa.list_(IMAGE)),
+        "prompt": [turn(("image", "1.jpg"), ("image", "2.jpg")),
+                   turn(("image", "2.jpg"), ("image", "1.jpg"))],
+        "chosen": ["yes"] * 2, "rejected": ["no"] * 2}), [], [])
     write("video_lists.parquet", pa.table({
         "images": pa.array([[], [image(3, 4)]], pa.list_(pa.binary())),
         "videos": pa.array([[video(5), video(6)], [video(7)]], pa.list_(pa.binary())),
