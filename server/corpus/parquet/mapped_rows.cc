@@ -84,8 +84,6 @@ class MappedRows final : public ParquetRows {
 
   absl::StatusOr<ParquetRow> Row(uint64_t row) const override {
     ParquetRow sample;
-    if (mapping_.shape == TurnShape::kPlaces) return Places(row);
-    BALLAST_RETURN_IF_ERROR(images_.Add(row, &sample.images));
     if (videos_ != nullptr) {
       BALLAST_RETURN_IF_ERROR(
           AddVideos(*videos_, "video", row, &sample.videos));
@@ -94,6 +92,11 @@ class MappedRows final : public ParquetRows {
       BALLAST_RETURN_IF_ERROR(
           AddVideos(*audios_, "audio", row, &sample.audios));
     }
+    if (mapping_.shape == TurnShape::kPlaces) {
+      BALLAST_RETURN_IF_ERROR(AddPlaces(row, &sample));
+      return sample;
+    }
+    BALLAST_RETURN_IF_ERROR(images_.Add(row, &sample.images));
     if (mapping_.is_pair) {
       BALLAST_ASSIGN_OR_RETURN(sample.text, PairText(row));
       BALLAST_RETURN_IF_ERROR(CheckPlaces(row, sample));
@@ -191,13 +194,12 @@ class MappedRows final : public ParquetRows {
     return absl::StrCat(fields.empty() ? "{" : fields, "}");
   }
 
-  // A document of parallel lists.
-  absl::StatusOr<ParquetRow> Places(uint64_t row) const {
-    ParquetRow sample;
-    sample.is_document = true;
-    sample.fields = Fields(row);
+  // Adds the text and the images of a document of parallel lists.
+  absl::Status AddPlaces(uint64_t row, ParquetRow* sample) const {
+    sample->is_document = true;
+    sample->fields = Fields(row);
     std::vector<bool> places;
-    BALLAST_RETURN_IF_ERROR(images_.Add(row, &sample.images, &places));
+    BALLAST_RETURN_IF_ERROR(images_.Add(row, &sample->images, &places));
     const auto texts = ListAt(*turns_, row);
     const size_t count = texts.has_value() ? texts->end - texts->begin : 0;
     if (!mapping_.images.empty() && places.size() != count) {
@@ -210,10 +212,10 @@ class MappedRows final : public ParquetRows {
     for (size_t i = 0; i < count; ++i) {
       BALLAST_RETURN_IF_ERROR(
           Annotate(AddPlace(BytesAt(*texts->values, texts->begin + i),
-                            places[i], &sample.text),
+                            places[i], &sample->text),
                    absl::StrCat("place ", i + 1)));
     }
-    if (sample.text.size() <= kMaxTextBytes) return sample;
+    if (sample->text.size() <= kMaxTextBytes) return absl::OkStatus();
     return DataFaultError(
         absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
   }

@@ -82,7 +82,8 @@ std::string ParquetColumnsKey(const v1::Source& source) {
   //   5: tools, documents, and keys of turns that only some templates write
   //   6: preference pairs of a source that does not say so are refused
   //   7: a column of audio of another shape is refused, and
-  //      media of pairs and of turns that are text are compared with parts
+  //      media of pairs and of turns that are text are compared with parts;
+  //      videos and clips of documents of parallel lists
   constexpr int kRowRules = 7;
   std::string key =
       absl::StrCat(columns.recognise ? "recognised" : "", "\n", kRowRules);

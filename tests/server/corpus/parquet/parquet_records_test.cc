@@ -405,6 +405,10 @@ TEST_F(ParquetVideosTest, ReadsAudio) {
   named.mutable_columns()->set_audio("audio");
   named.set_index(".ballast/named.index");
   EXPECT_EQ(Build(named).clips, 2u);
+  // Beside a document of parallel lists.
+  const v1::Source places = GetSource("audio_places.parquet");
+  EXPECT_EQ(Build(places).clips, 3u);
+  EXPECT_EQ(ReadSample(*Open(places), 1)->clips.size(), 1u);
 }
 
 TEST_F(ParquetVideosTest, ComparesMediaWithTheTurnsThatNameThem) {

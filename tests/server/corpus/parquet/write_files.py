@@ -603,6 +603,11 @@ def videos():
                            {"bytes": b"no audio", "path": None}], IMAGE),
         "conversations": [asks("q"), asks("<audio>\nq"), asks("q"), asks("q")]}),
           [], [])
+    write("audio_places.parquet", pa.table({
+        "audio": ["a.mp4"] * 3,
+        "texts": [["a", "b"], ["a <audio>", " b"], ["a", None]],
+        "images": pa.array([[None, None], [None, None], [None, image(3, 4)]],
+                           pa.list_(pa.binary()))}), [], [])
     write("audio_arrays.parquet", pa.table({
         "audio": pa.array([{"array": [0.5], "sampling_rate": 16000}]),
         "conversations": [asks("q")]}), [], [])
