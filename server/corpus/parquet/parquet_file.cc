@@ -83,7 +83,7 @@ std::string ParquetColumnsKey(const v1::Source& source) {
   //   6: preference pairs of a source that does not say so are refused
   //   7: a column of audio of another shape is refused, and
   //      media of pairs and of turns that are text are compared with parts;
-  //      videos and clips of documents of parallel lists
+  //      videos and clips of documents of parallel lists, and clips of presets
   constexpr int kRowRules = 7;
   std::string key =
       absl::StrCat(columns.recognise ? "recognised" : "", "\n", kRowRules);

@@ -467,6 +467,8 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
   } else {
     mapping.images = columns.images;
     mapping.audios = columns.audios;
+    // A preset says nothing of audio.
+    if (!columns.named) BALLAST_RETURN_IF_ERROR(FindAudios(schema, &mapping));
     if (!mapping.audios.empty()) {
       BALLAST_ASSIGN_OR_RETURN(const arrow::DataType* audios,
                                GetType(schema, mapping.audios));

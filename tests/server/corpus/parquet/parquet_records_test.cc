@@ -405,6 +405,10 @@ TEST_F(ParquetVideosTest, ReadsAudio) {
   named.mutable_columns()->set_audio("audio");
   named.set_index(".ballast/named.index");
   EXPECT_EQ(Build(named).clips, 2u);
+  v1::Source preset = source;
+  preset.set_preset(v1::Source::PRESET_LLAVA);
+  preset.set_index(".ballast/preset.index");
+  EXPECT_EQ(Build(preset).clips, 2u);
   // Beside a document of parallel lists.
   const v1::Source places = GetSource("audio_places.parquet");
   EXPECT_EQ(Build(places).clips, 3u);

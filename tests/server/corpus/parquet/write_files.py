@@ -601,6 +601,7 @@ def videos():
         "audio": pa.array([{"bytes": video(5, 9000), "path": "x.wav"},
                            {"bytes": None, "path": "a.mp4"}, None,
                            {"bytes": b"no audio", "path": None}], IMAGE),
+        "image": pa.nulls(4),
         "conversations": [asks("q"), asks("<audio>\nq"), asks("q"), asks("q")]}),
           [], [])
     write("audio_places.parquet", pa.table({
