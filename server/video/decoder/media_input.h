@@ -84,6 +84,7 @@ class MediaInput {
 
   AVFormatContext* format() { return format_; }
   const AVStream* stream() const { return format_->streams[stream_]; }
+  uint64_t bytes() const { return bytes_; }  // of the range
   uint64_t bytes_read() const { return read_; }
 
  private:

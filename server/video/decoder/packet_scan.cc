@@ -106,6 +106,24 @@ class IndexedKeys {
   int next_ = 0;
 };
 
+// Checks that all frames that the header lists are in the file: FFmpeg reads a
+// file that was cut short as a shorter video.
+bool CheckWhole(MediaInput* input, Fault* fault) {
+  AVStream* const stream = input->format()->streams[input->stream()->index];
+  const auto bytes = static_cast<int64_t>(input->bytes());
+  for (int i = avformat_index_get_entries_count(stream); i-- > 0;) {
+    const AVIndexEntry& entry = *avformat_index_get_entry(stream, i);
+    if (entry.pos <= bytes - entry.size) continue;
+    *fault = {Outcome::kRefused,
+              "the file was cut short: its header lists a frame of " +
+                  std::to_string(entry.size) + " bytes at byte " +
+                  std::to_string(entry.pos) + ", and it has " +
+                  std::to_string(bytes) + " bytes"};
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
@@ -138,7 +156,8 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
     }
     av_packet_unref(packet.get());
   }
-  return fault->outcome == Outcome::kOk;
+  if (fault->outcome != Outcome::kOk) return false;
+  return has_payload || CheckWhole(input, fault);
 }
 
 bool ReadRotation(const AVStream* stream, uint32_t* degrees, Fault* fault) {

@@ -115,6 +115,22 @@ TEST_F(DamagedVideoTest, ThingsThatAreNoVideosAreRefused) {
               HasSubstr("no video stream"));
 }
 
+TEST_F(DamagedVideoTest, AFileThatWasCutShortIsNoShorterVideo) {
+  const std::string whole =
+      ReadFile(MakeVideo("whole.mp4", "64x48", "2",
+                         "-c:v libx264 -pix_fmt yuv420p -movflags faststart"));
+  VideoReader reader(1);
+  for (const size_t lost : {size_t{1}, whole.size() / 3}) {
+    const std::string path = VideoPath("cut.mp4");
+    std::ofstream(path, std::ios::binary)
+        << whole.substr(0, whole.size() - lost);
+    const absl::Status status =
+        reader.ReadFacts(OpenVideo(path).bytes).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(status.message(), HasSubstr("the file was cut short"));
+  }
+}
+
 TEST_F(DamagedVideoTest, AProcessThatDiedIsReplaced) {
   const OpenVideo video(
       MakeVideo("killed.mp4", "64x48", "1", "-c:v libx264 -pix_fmt yuv420p"));
