@@ -310,6 +310,12 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertEqual(positions.shape, (4, 1, TOTAL))
         for axis in (1, 2, 3):
             self.assertTrue((positions[axis] == given["position_ids"]).all())
+        pictures = ballast.Batch()
+        pictures.update(given)
+        pictures.totals = types.SimpleNamespace(images=3, videos=0, clips=0)
+        for call in (huggingface.packed, huggingface.padded):
+            with self.assertRaisesRegex(FailedPrecondition, "one axis, with 3 images"):
+                call(pictures)
 
     def test_unpacked(self):
         given = batch()

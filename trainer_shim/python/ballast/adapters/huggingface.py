@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from ..errors import FailedPrecondition
 from ._arrays import (
     concatenate,
     from_host,
@@ -63,7 +64,7 @@ def packed_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
     return {
         "input_ids": ids,
         "attention_mask": None,
-        "position_ids": concatenate([_counted(batch, positions), _three(positions)], 0),
+        "position_ids": concatenate([_counted(batch, positions), _three(batch, positions)], 0),
         "labels": _moved_right(batch, batch["labels"]),
         "use_cache": False,
         # Linear attention and its convolution have no other way to separate samples.
@@ -94,7 +95,7 @@ def padded_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """`padded` without the images and videos."""
     inputs = rows(batch, pad=0)
     inputs.pop("loss_mask", None)
-    inputs["position_ids"] = _three(inputs["position_ids"])
+    inputs["position_ids"] = _three(batch, inputs["position_ids"])
     inputs["labels"] = _moved_right(batch, inputs["labels"])
     inputs["use_cache"] = False
     return inputs
@@ -136,7 +137,7 @@ def unpacked(
         inputs: Dict[str, Any] = {
             "input_ids": row,
             "attention_mask": full(row, row.shape, 1),
-            "position_ids": _three(positions)[..., begin:end],
+            "position_ids": _three(batch, positions)[..., begin:end],
             "labels": _moved_right(batch, labels[:, begin:end]),
             "use_cache": False,
         }
@@ -207,10 +208,17 @@ def _videos(batch: Mapping[str, Any]) -> Dict[str, Any]:
     return {"pixel_values_videos": batch["pixel_values_videos"], "video_grid_thw": grid}
 
 
-def _three(positions: Any) -> Any:
-    """[3, B, S] of [3, B, S] or of one axis [B, S]."""
+def _three(batch: Mapping[str, Any], positions: Any) -> Any:
+    """[3, B, S] of [3, B, S], or of one axis [B, S], where a batch may have text alone."""
     if len(positions.shape) == 3:
         return positions
+    totals = getattr(batch, "totals", None)
+    if totals is not None and totals.images + totals.videos:
+        raise FailedPrecondition(
+            "position_ids: found one axis, with %d images and %d videos; Qwen's models number "
+            "their tokens by height and width, too: leave out model.position_axes"
+            % (totals.images, totals.videos)
+        )
     return concatenate([positions[None]] * 3, 0)
 
 
