@@ -183,7 +183,8 @@ TEST(MeasureTextTest, MarksLengthsThatOtherLimitsMayChange) {
   ASSERT_TRUE(with_image.ok()) << with_image.status();
   EXPECT_TRUE(with_image->limited);
   // So must given numbers of tokens.
-  FieldSpec numbers = {.name = "lp"};
+  FieldSpec numbers;
+  numbers.name = "lp";
   numbers.per = v1::Source::Field::PER_TOKEN;
   numbers.missing = 0;
   const TextFields fields = {absl::MakeConstSpan(&numbers, 1), "{}"};
