@@ -93,4 +93,13 @@ std::string BlockAssembler::Describe() const {
                       ", byte ", filled_, " of ", block_.bytes);
 }
 
+absl::Status OverwriteCount::Note(const FetchedBlock& block) {
+  if (!status_.ok()) return status_;
+  const std::pair<uint64_t, uint32_t> id(block.step(), block.micro_batch());
+  count_ = last_ == id ? count_ + 1 : 1;
+  last_ = id;
+  if (count_ == kMaxFetches) status_ = CheckIntact(block);
+  return status_;
+}
+
 }  // namespace ballast

@@ -169,14 +169,7 @@ class OverwriteCount {
   // Call for each block that is not intact. OK: fetch it again. Errors, final:
   // as CheckIntact, if the same block was overwritten kMaxFetches times in a
   // row.
-  absl::Status Note(const FetchedBlock& block) {
-    if (!status_.ok()) return status_;
-    const std::pair<uint64_t, uint32_t> id(block.step(), block.micro_batch());
-    count_ = last_ == id ? count_ + 1 : 1;
-    last_ = id;
-    if (count_ == kMaxFetches) status_ = CheckIntact(block);
-    return status_;
-  }
+  absl::Status Note(const FetchedBlock& block);
 
   const absl::Status& status() const { return status_; }
 
