@@ -157,7 +157,7 @@ def options(arguments, rank):
 def whole_model(model, address, options):
     """(losses of the steps, gradients by name) without a pipeline."""
     losses = []
-    loader = ballast.Loader(address, needs_labels=True, **options)
+    loader = ballast.Loader(address, needs_labels=True, dp_rank=0, **options)
     with loader:
         for batch in loader:
             part = single.backward(model, batch)
