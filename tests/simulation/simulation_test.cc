@@ -88,12 +88,12 @@ TEST(PlantedDefectsTest, OtherDataUnderTheSameFingerprintAreFound) {
 }
 
 TEST(PlantedDefectsTest, StepsGivenOutBeforeTheDecisionAreFound) {
-  EXPECT_GT(SeedsUntilFound({.serve_held_steps = true}, 60, DrawChangePlan),
+  EXPECT_GT(SeedsUntilFound({.serve_held_steps = true}, 500, DrawChangePlan),
             0u);
 }
 
 TEST(PlantedDefectsTest, RevisionsThatAreNotWrittenAreFound) {
-  EXPECT_GT(SeedsUntilFound({.forget_revisions = true}, 60, DrawChangePlan),
+  EXPECT_GT(SeedsUntilFound({.forget_revisions = true}, 500, DrawChangePlan),
             0u);
 }
 

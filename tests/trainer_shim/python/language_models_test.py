@@ -1,6 +1,7 @@
 """The adapter for models of crops, on rows of text alone: language models that keep the
 samples of a row apart, those that do not, and batches that no row can be made of."""
 
+import copy
 import importlib.util
 import types
 import unittest
@@ -141,12 +142,12 @@ class RefusalTest(unittest.TestCase):
         text.totals = types.SimpleNamespace(images=2, videos=1)
         text.images_per_sample, text.videos_per_sample = [2], [1]
         family = Family(LLAVA)
-        for call in (
-            family.packed, family.padded, family.unpacked, huggingface.packed, huggingface.padded,
-            huggingface.unpacked,
-        ):  # fmt: skip
-            with self.assertRaisesRegex(FailedPrecondition, "2 images and 1 videos without their pix"):
-                call(text)
+        three = copy.copy(text)
+        three["position_ids"] = numpy.stack([text["position_ids"]] * 3)
+        for module, batch in ((family, text), (huggingface, three)):
+            for call in (module.packed, module.padded, module.unpacked):
+                with self.assertRaisesRegex(FailedPrecondition, "2 images and 1 videos without"):
+                    call(batch)
         text.totals = types.SimpleNamespace(images=0, videos=0)
         self.assertNotIn("pixel_values", family.packed(text))
 
