@@ -85,7 +85,7 @@ def whole_model(source, address, path):
     total = 0.0
     kinds = set()
     modules = [module for module, _ in sorted(MODULES.values(), key=lambda each: each[1][0])]
-    with ballast.Loader(address, modules, device="cpu", array="torch", steps=1) as loader:
+    with ballast.Loader(address, modules, dp_rank=0, device="cpu", array="torch", steps=1) as loader:
         to_mimo = megatron_bridge.Mimo(loader, model=model, dummy_image="drop")
         for batch in loader:
             kinds |= {(images > 0, videos > 0) for images, videos in
