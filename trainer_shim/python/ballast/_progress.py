@@ -44,7 +44,6 @@ class Progress(ABC):
     _first_step: int = 0  # where the loader began or continued
     _steps: int = 0  # as the option
     _step: Optional[int] = None
-    _as_read: Optional[bool] = None  # whether steps are trained as they are read
 
     def __init__(self) -> None:
         self._sums: Dict[str, int] = {}
@@ -78,7 +77,8 @@ class Progress(ABC):
         nothing. TypeError, as for any iterator without a length, if neither `steps` nor the
         data end it, or if only the schedules have the number: if steps differ in size
         (`order.plan`, `batch.tokens`, `batch.packs`), are packed by `packing.mode: scheduled`,
-        or have other sizes since a change of the running job. Waits for a server if the loader is not open yet.
+        or have other sizes since a change of the running job. Waits for a server if the loader
+        is not open yet.
         """
         end = self.job["end_step"] or None
         if self._steps:
@@ -151,7 +151,6 @@ class Progress(ABC):
         """The next batch is of `first_step`; the sums continue."""
         self._first_step = first_step
         self._step = None
-        self._as_read = None
 
     def _waits(self) -> float:
         """The time at which a `next` begins."""
