@@ -91,7 +91,8 @@ class FieldsTest(tools.ToolTest):
                 batch = next(loader)
                 for adapter in adapters:
                     with self.subTest(adapter), self.assertRaisesRegex(
-                        ballast.FailedPrecondition, r'weight.*each label alike.*fields\.pop\("weight"'
+                        ballast.FailedPrecondition,
+                        r'weight.*each label alike.*fields\.pop\("weight"',
                     ):
                         adapter(batch)
         self.assertIs(megatron_bridge.forward_inputs(batch)["loss_mask"], batch["loss_mask"])

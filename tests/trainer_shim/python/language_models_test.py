@@ -144,9 +144,10 @@ class RefusalTest(unittest.TestCase):
         family = Family(LLAVA)
         three = copy.copy(text)
         three["position_ids"] = numpy.stack([text["position_ids"]] * 3)
+        said = "2 images and 1 videos without their pix"
         for module, batch in ((family, text), (huggingface, three)):
             for call in (module.packed, module.padded, module.unpacked):
-                with self.assertRaisesRegex(FailedPrecondition, "2 images and 1 videos without"):
+                with self.assertRaisesRegex(FailedPrecondition, said):
                     call(batch)
         text.totals = types.SimpleNamespace(images=0, videos=0)
         self.assertNotIn("pixel_values", family.packed(text))
