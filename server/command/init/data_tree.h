@@ -105,8 +105,7 @@ struct Seen {
   bool cut = false;
   SeenModel model;
   uint64_t gpus = 0;
-  // Of this machine; 0 if unknown.
-  uint64_t memory_bytes = 0;
+  uint64_t memory_bytes = 0;  // the machine's; 0: unknown
 };
 
 // The entries below a folder of a file system, or below a prefix of a store

@@ -530,7 +530,7 @@ class Chooser {
           "the tokenizer: ", seen_.folder,
           " has no tokenizer.json, so each byte of text is a token"));
     }
-    // Not in other files, whose lists of tokens name those of ChatML, too.
+    // Searches no other file: lists of tokens have ChatML's marks, too.
     const std::string& own = seen_.own_template;
     const std::string known =
         KnownTemplate(own.empty() ? seen_.chat_template : own);

@@ -529,7 +529,7 @@ absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
   sample.videos = media.first(count);
   sample.clips = media.subspan(count);
   sample.first_text_tokens = record.first_text_tokens;
-  // With a recipe the upper half is of what it is given.
+  // The upper half is a hash of the text, with a recipe of its input.
   sample.text_check = static_cast<uint16_t>(record.text_check >> 48);
   return sample;
 }

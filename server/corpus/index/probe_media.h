@@ -134,10 +134,10 @@ class MediaProbe {
 // CheckConversation and CheckNoVideoMark.
 absl::Status CheckMarks(const Record& record);
 
-// Compares the members of a tar file that parts of a conversation name with
-// their places among those of their medium. Other names, such as paths before
-// the tar was written, say nothing. Errors: INVALID_ARGUMENT (a part names
-// another member than stands there; as ReadMediaPlaces).
+// Checks that parts of a conversation name the members of a tar file in the
+// members' order, medium by medium. Other names, such as paths before the tar
+// was written, are not compared. Errors: INVALID_ARGUMENT (a part names a
+// member of another place; as ReadMediaPlaces).
 absl::Status CheckPlaces(const Record& record);
 
 // Gives the videos and the audio of a record of a tar file the clips and rates

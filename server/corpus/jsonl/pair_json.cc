@@ -432,7 +432,7 @@ absl::StatusOr<bool> SplitPair(size_t images, std::string* text) {
         absl::StrCat(CheckUtf8(*text).message(),
                      ", in a preference pair, which is read in UTF-8 alone"));
   }
-  // What reads the text says what is wrong with it.
+  // The reader of the text reports its faults.
   if (error != SUCCESS) return false;
   BALLAST_ASSIGN_OR_RETURN(const std::optional<PairJson> pair,
                            ReadPair(root, images));

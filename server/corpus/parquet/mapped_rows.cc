@@ -320,7 +320,7 @@ class MappedRows final : public ParquetRows {
   // The same for all media of a row whose turns are JSON.
   absl::Status CheckPlaces(uint64_t row, const ParquetRow& sample) const {
     const auto places = ReadMediaPlaces(sample.text);
-    // What reads the text says what is wrong with it.
+    // The reader of the text reports its faults.
     if (!places.ok()) return absl::OkStatus();
     std::vector<std::optional<std::string>> images;
     for (const absl::string_view path : GetPaths("image", *places)) {
