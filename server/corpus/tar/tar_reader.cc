@@ -191,8 +191,8 @@ absl::StatusOr<bool> TarReader::ReadExtended(char type, uint64_t size,
   const bool pax = type == kTarPax || type == kTarPaxGlobal;
   if (!pax && type != kTarGnuLongName && type != kTarGnuLongLink) return false;
   BALLAST_ASSIGN_OR_RETURN(std::string bytes, ReadExtension(size));
-  if (type == kTarGnuLongName)
-    extension.name = bytes.substr(0, bytes.find('\0'));
+  // Up to the first NUL.
+  if (type == kTarGnuLongName) extension.name = bytes.c_str();
   if (!pax) return true;
   BALLAST_ASSIGN_OR_RETURN(PaxRecords records, ParsePaxRecords(bytes));
   if (type == kTarPaxGlobal && (records.path || records.size)) {
