@@ -14,8 +14,8 @@
 #   --programs DIR, --wheel FILE, --fast
 #               as in deploy/package.sh and deploy/wheel.sh: trials without a build
 #
-# Before: set kVersion (common/build_info.h), give CHANGELOG.md a section of that
-# version, write down what the release promises
+# Before: set kVersion (common/build_info.h), make CHANGELOG.md's first section the
+# version's, write down what the release promises
 # (bazel run //tests/docs:make_reference -- --promise), commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -41,8 +41,10 @@ done
 
 fail() { echo "release.sh: $*" >&2; exit 1; }
 version=$(sed -n 's/.*kVersion\[\] = "\(.*\)";/\1/p' common/build_info.h)
-grep -q "^## $version\b" CHANGELOG.md ||
-  fail "CHANGELOG.md has no section \"## $version\" (kVersion in common/build_info.h)"
+section=$(grep --max-count=1 '^## ' CHANGELOG.md || true)
+[[ $section == "## $version" ]] ||
+  fail "CHANGELOG.md begins with \"$section\"; wanted \"## $version\" (kVersion in" \
+    "common/build_info.h)"
 [[ $(head -n 1 docs/reference/promise.txt) == "# What release $version keeps:"* ]] ||
   fail "docs/reference/promise.txt is not of $version:" \
     "bazel run //tests/docs:make_reference -- --promise"
@@ -64,6 +66,7 @@ make() {
   (cd "$to" && sha256sum -- *.* >SHA256SUMS)
 }
 
+[[ -z $tag || -z $(git tag --list "v$version") ]] || fail "the tag v$version exists already"
 folder=$out/$version
 [[ ! -e $folder ]] || fail "$folder exists already; move it away or name another --out"
 make "$folder"
