@@ -6,10 +6,10 @@
 namespace ballast {
 
 // Version of the sources and the packages (deploy/package.sh reads this line).
-inline constexpr char kVersion[] = "0.9.0";
+inline constexpr char kVersion[] = "1.0.0";
 
 // Describes this program's build, for --version:
-//   ballast-server 0.9.0
+//   ballast-server 1.0.0
 //   commit 0123456789ab of a clean tree
 //   built by g++ 12.2.0, optimised
 // Builds with --stamp (implied by --config=opt) from a git checkout know the
@@ -22,7 +22,7 @@ std::string VersionText(const std::string& program);
 extern const char* const kStampedCommit;
 extern const char* const kStampedTree;
 
-// The version and commit in one line: "0.9.0 (0123456789ab)".
+// The version and commit in one line: "1.0.0 (0123456789ab)".
 std::string ShortVersion();
 
 }  // namespace ballast

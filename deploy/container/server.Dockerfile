@@ -1,6 +1,6 @@
 # A loader server and its tools: docker build -f
 # deploy/container/server.Dockerfile \
-#   -t ballast-server:0.9.0 .      (from the top of the checkout)
+#   -t ballast-server:1.0.0 .      (from the top of the checkout)
 # The image contains the Debian package, so it runs exactly what `apt-get
 # install ./ballast_*.deb` installs on a Debian 12 machine.
 

@@ -1,7 +1,7 @@
 # The parts of Ballast that a trainer's image needs: the shim, its Python
 # package and the client tools. docker build -f
 # deploy/container/trainer.Dockerfile \
-#   -t ballast-trainer:0.9.0 .     (from the top of the checkout)
+#   -t ballast-trainer:1.0.0 .     (from the top of the checkout)
 #
 # BASE is Debian 12 with Python 3.11, like the libraries that the package is
 # linked with. PyTorch comes from its own wheels, which bring CUDA and NCCL. For

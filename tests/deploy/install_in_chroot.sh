@@ -4,7 +4,7 @@
 # as an unprivileged user. Needs root, debootstrap and a Debian mirror; not part
 # of tests/run.sh.
 #
-#   tests/deploy/install_in_chroot.sh dist/ballast_0.9.0_amd64.deb [DIR]
+#   tests/deploy/install_in_chroot.sh dist/ballast_1.0.0_amd64.deb [DIR]
 #
 # DIR: a chroot to keep and reuse; without it one is made and removed.
 set -euo pipefail
