@@ -154,13 +154,19 @@ part_megatron() {
   return $status
 }
 
+# Again with Transformer Engine where it is installed.
 part_bridge() {
-  local size=()
+  local size=() status=0 program=(python3 tests/gpu/several_bridge.py
+    --ballast-server "$wrapped/ballast-server" --world "$(gpus)" --device "$(device)")
   if [[ $(device) == cpu ]]; then
     size=(--steps 3 --warmup 1 --samples 64 --hidden 64 --layers 2 --max-pixels 50176)
   fi
-  python3 tests/gpu/several_bridge.py --ballast-server "$wrapped/ballast-server" \
-    --world "$(gpus)" --device "$(device)" "${size[@]}" --out "$out/bridge.json"
+  if (($(gpus) == 1)); then size+=(--ways off); fi # a rank alone exchanges nothing
+  "${program[@]}" "${size[@]}" --out "$out/bridge.json" || status=1
+  if python3 -c 'import transformer_engine.pytorch' 2>/dev/null; then
+    "${program[@]}" "${size[@]}" --transformer-engine --out "$out/bridge-engine.json" || status=1
+  fi
+  return $status
 }
 
 part_nodes() {

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Megatron-Bridge's own `pretrain` with `vlm_step` on several GPUs in bfloat16, over a
+"""Megatron-Bridge's own `pretrain` with `vlm_step` on GPUs in bfloat16, over a
 BallastDatasetProvider, once for each way of delivery.
 
     several_bridge.py --ballast-server ballast-server --world 4 --out bridge.json
 
 Each way begins with the same weights and trains on the same samples, so the loss of each
-iteration must equal the loss of `off`, except for rounding. The model is Bridge's Qwen2.5-VL,
-without Transformer Engine, as in tests/trainer_shim/python/bridge/pretrain_test.py. An iteration's
+iteration must equal the loss of `off`, except for rounding, and the first one Hugging Face's on
+each sample alone in float32. The model is Bridge's Qwen2.5-VL as in
+tests/trainer_shim/python/bridge/pretrain_test.py, or, with `--transformer-engine`, of Transformer
+Engine's layers, as Bridge makes it. An iteration's
 time ends when the GPUs are done with it. Prints a JSON object for each way and exits with 1
 if a loss differs by more than `--noise` of it. Without GPUs: `--device cpu`, over Gloo.
 """
@@ -35,16 +37,25 @@ def train(arguments):
 
     import model as models
     import ballast
+    from megatron.bridge.models.gpt_provider import transformer_engine_layer_spec
     from megatron.bridge.training.callbacks import Callback
     from megatron.bridge.training.pretrain import pretrain
     from megatron.bridge.training.vlm_step import forward_step
 
+    def source_of(job):
+        return models.hugging_face(
+            job["model"]["token_ids"], bridge.VOCABULARY, hidden=arguments.hidden,
+            layers=arguments.layers,
+        )  # fmt: skip
+
+    if arguments.alone:
+        losses, _ = bridge.reference(arguments.address, "train", 1, arguments.world, source_of)
+        with open(arguments.out, "w", encoding="utf-8") as file:
+            json.dump(losses[0], file)
+        return
     torch.set_num_threads(1)
     rank, cuda = int(os.environ["LOCAL_RANK"]), arguments.device == "cuda"
-    ids = ballast.Connection.of(arguments.address).job()["model"]["token_ids"]
-    source = models.hugging_face(
-        ids, bridge.VOCABULARY, hidden=arguments.hidden, layers=arguments.layers
-    )
+    source = source_of(ballast.Connection.of(arguments.address).job())
     cfg = bridge.configuration(source, arguments.address, steps=arguments.steps)
     cfg.train.micro_batch_size = MICRO
     cfg.train.global_batch_size = MICRO * MICRO_BATCHES * arguments.world
@@ -57,6 +68,8 @@ def train(arguments):
         cfg.dataset.loader["pixel_type"] = "bfloat16"
         cfg.mixed_precision = "bf16_mixed"
         cfg.dist.distributed_backend = "nccl"
+    if arguments.transformer_engine:
+        cfg.model.transformer_layer_spec = transformer_engine_layer_spec
 
     losses, times = [], []
 
@@ -81,13 +94,18 @@ def train(arguments):
 
 
 def measure(arguments, way, address, folder):
-    """{loss, ms, …} of a job of one way."""
+    """{loss, ms, …} of a job of one way; of "alone", the loss of the first iteration."""
     out = os.path.join(folder, way + ".json")
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone",
-        "--nproc-per-node", str(arguments.world), os.path.abspath(__file__),
-        "--ballast-server", arguments.ballast_server, "--address", address, "--out", out,
+    command = [sys.executable]
+    if way != "alone":
+        command += ["-m", "torch.distributed.run", "--standalone",
+                    "--nproc-per-node", str(arguments.world)]  # fmt: skip
+    command += [
+        os.path.abspath(__file__), "--ballast-server", arguments.ballast_server,
+        "--address", address, "--out", out,
     ]  # fmt: skip
+    if way == "alone" or arguments.transformer_engine:
+        command.append("--alone" if way == "alone" else "--transformer-engine")
     for name in ("world", "device", "steps", "hidden", "layers"):
         command += ["--" + name, str(getattr(arguments, name))]
     with open(os.path.join(folder, way + ".log"), "w+", encoding="utf-8") as log:
@@ -113,7 +131,9 @@ def main():
     parser.add_argument("--max-pixels", type=int, default=401408)
     parser.add_argument("--noise", type=float, help="default: 1e-4 on a CPU, else 3e-2")
     parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--transformer-engine", action="store_true")
     parser.add_argument("--address", help="of a server: be one process of its job")
+    parser.add_argument("--alone", action="store_true", help="or train on its samples one by one")
     arguments = parser.parse_args()
     if arguments.address:
         train(arguments)
@@ -135,6 +155,8 @@ def main():
                 balance=", cost: {vision: {linear: 1}, language: {linear: 0.6}}",
                 serve="memory: 1GiB, prefetch_steps: 4",
             ) as address:  # fmt: skip
+                if "alone" not in result:
+                    result["alone"] = measure(arguments, "alone", address, folder)
                 found = measure(arguments, way, address, folder)
             result["ways"][way] = found
             times = found["ms"][arguments.warmup :]
@@ -142,9 +164,11 @@ def main():
                           for p in (10, 50, 90, 99)}, mean=plot_training.mean(times))  # fmt: skip
             wanted = next(iter(result["ways"].values()))["loss"]
             found["difference"] = max(abs(a - b) / b for a, b in zip(found["loss"], wanted))
-            if not found["difference"] <= noise or len(found["loss"]) != arguments.steps:
-                bad.append("%s: losses differ by %.1e, wanted %.1e; %d steps"
-                           % (way, found["difference"], noise, len(found["loss"])))  # fmt: skip
+            found["to_alone"] = abs(found["loss"][0] - result["alone"]) / result["alone"]
+            if not max(found["difference"], found["to_alone"]) <= noise or len(found["loss"]) != arguments.steps:
+                bad.append("%s: losses differ by %.1e, from the samples alone by %.1e, wanted "
+                           "%.1e; %d steps" % (way, found["difference"], found["to_alone"],
+                                               noise, len(found["loss"])))  # fmt: skip
             print(way, json.dumps({k: v for k, v in found.items() if k not in ("loss", "ms")}),
                   "losses %.4f to %.4f" % (found["loss"][0], found["loss"][-1]), flush=True)  # fmt: skip
             with open(arguments.out, "w", encoding="utf-8") as file:

@@ -215,7 +215,7 @@ def pretrained(cfg, forward_step):
     return seen
 
 
-def reference(address, split, steps, ranks=RANKS):
+def reference(address, split, steps, ranks=RANKS, make=source_of):
     """(losses, gradients) of each step by Hugging Face's model on each sample alone, the
     gradients under Megatron-Core's names."""
     losses, gradients = [], []
@@ -224,7 +224,7 @@ def reference(address, split, steps, ranks=RANKS):
         for rank in range(ranks):
             with ballast.Loader(address, dp_rank=rank, device="cpu", array="torch", split=split,
                                 start_step=step, steps=1) as loader:  # fmt: skip
-                source = source or source_of(loader.job)
+                source = source or make(loader.job)
                 for batch in loader:
                     tokens = batch.step_totals.label_tokens
                     for sample in huggingface.unpacked(batch):

@@ -316,6 +316,13 @@ def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None
     return model
 
 
+# Transformer Engine's layers have each norm in the matrix product that follows it.
+FUSED = {
+    "input_layernorm.weight": "self_attention.linear_qkv.layer_norm_weight",
+    "pre_mlp_layernorm.weight": "mlp.linear_fc1.layer_norm_weight",
+}
+
+
 @torch.no_grad()
 def copy_language(source, model, first):
     """Copies Hugging Face's weights, or this tensor rank's parts of them, into a GPTModel
@@ -328,8 +335,9 @@ def copy_language(source, model, first):
     if model.pre_process:
         copy(model, "embedding.word_embeddings.weight", text.embed_tokens.weight)
     for number, layer in enumerate(model.decoder.layers):
+        own = dict(layer.named_parameters())
         for name, value in layer_weights(text.layers[first + number], text.config).items():
-            copy(layer, name, value)
+            copy(layer, name if name in own else FUSED[name], value)
     if model.post_process:
         copy(model, "decoder.final_layernorm.weight", text.norm.weight)
         copy(model, "output_layer.weight", source.lm_head.weight)
