@@ -428,15 +428,13 @@ class BridgeIteratorsTest(unittest.TestCase):
 
     def test_loaders_of_pretrain_mimo(self):
         args = types.SimpleNamespace(
-            global_batch_size=64, micro_batch_size=8, iteration=3, consumed_valid_samples=128
-        )
+            global_batch_size=64, micro_batch_size=8, iteration=3, consumed_valid_samples=128,
+            consumed_train_samples=3 * 64, eval_global_batch_size=64, eval_micro_batch_size=8,
+        )  # fmt: skip
         job = self.jobs["train"] = self.jobs["valid"] = job_of(language={"dp": 2})
         self.jobs["train"]["model"] = {"token_ids": {"image": 7}, "merge": 1}
         build = megatron_lm.mimo_data_loaders("unix:/nowhere")
-        for name, value in (
-            ("Connection", bridge_iterators.Connection), ("opened", self.open),
-        ):  # fmt: skip
-            self.enterContext(mock.patch.object(megatron_lm, name, value))
+        self.enterContext(mock.patch.object(megatron_lm, "Connection", bridge_iterators.Connection))
         language = self.topology(radio_encoder=None, language=groups({"dp": 2}, dp=1))
         train, valid, test = build(args, language)
         self.assertIsNone(test)
@@ -449,10 +447,14 @@ class BridgeIteratorsTest(unittest.TestCase):
         job["modules"][0]["pp"] = 2
         late = self.topology(radio_encoder=groups({"pp": 2}, pp=1), language=None)
         self.assertEqual(build(args, late), (None, None, None))
+        job["modules"][0]["pp"] = 1
         for key, value, said in (
-            ("micro_batch_size", 4, "each of 2 ranks: found 8; wanted 16"),
-            ("global_batch_size", 32, "--global-batch-size: found 32; wanted 64"),
+            ("micro_batch_size", 4, "found 4 on each of 2 ranks; .*batch.micro is 16"),
+            ("global_batch_size", 32, "global_batch_size: found 32; .*batch.global is 64"),
             ("gtp_weight_remat_size", 2, "remat-size: found 2"),
+            # A resumed run with another global batch, and an evaluation of half the size.
+            ("consumed_train_samples", 96, "found 96 samples consumed in 3 steps, .*have 192"),
+            ("eval_global_batch_size", 32, "eval_global_batch_size: found 32; .* split valid"),
         ):
             with self.assertRaisesRegex(FailedPrecondition, said):
                 build(types.SimpleNamespace(**dict(vars(args), **{key: value})), language)

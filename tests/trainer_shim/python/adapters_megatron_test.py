@@ -39,11 +39,20 @@ class FakeLoader:
     def __init__(self, schedule=None, **layout):
         self.job = job(**layout)
         self._schedule = schedule
-        self.asked = 0
+        self.asked, self.adapter = 0, None
 
     def schedule(self):
         self.asked += 1
-        return self._schedule
+        return dict(self._schedule, step=3)
+
+    def keep_schedules(self):
+        pass
+
+    def mimo(self, given):
+        """The inputs of a batch of this loader."""
+        given._schedule = self.schedule
+        self.adapter = self.adapter or megatron_bridge.Mimo(self)
+        return self.adapter(given)
 
 
 def batch_of(values, dummy=False, positions=()):
@@ -174,14 +183,13 @@ class MimoTest(unittest.TestCase):
         )  # fmt: skip
         given = batch_of({k: numbers()[k] for k in ("pixel_values", "image_grid_thw")},
                          positions=(8, 5, 9))  # fmt: skip
-        adapter = megatron_bridge.Mimo(loader)
-        ids = adapter(given)["input_ids"]
+        ids = loader.mimo(given)["input_ids"]
         self.assertEqual(ids.dtype, numpy.int64)
         self.assertEqual(ids.tolist(), [[IMAGE, IMAGE, 0], [IMAGE, IMAGE, IMAGE]])
-        adapter(given)
+        loader.mimo(given)
         self.assertEqual(loader.asked, 1)  # once a step
         # A language rank's ids are its own.
-        self.assertEqual(adapter(text())["input_ids"].shape, (1, TOTAL))
+        self.assertEqual(loader.mimo(text())["input_ids"].shape, (1, TOTAL))
 
     def test_tokens_of_audio_to_language_ranks(self):
         def loader(dp, language, samples):
@@ -201,16 +209,16 @@ class MimoTest(unittest.TestCase):
                           "audio_cu_rows": numpy.array([0, 5, 9])}, positions=(8, 5, 9))  # fmt: skip
         # Rank 0 of 2 feeds language ranks 0 and 1.
         peers = loader(2, 4, [(8, 2, 0, 0), (5, 0, 0, 0), (9, 3, 0, 1)])
-        ids = megatron_bridge.Mimo(peers)(given)["input_ids"]
+        ids = peers.mimo(given)["input_ids"]
         self.assertEqual(ids.tolist(), [[7, 7, 0], [7, 7, 7]])
-        self.assertEqual(megatron_bridge.Mimo(peers)(text())["input_ids"].shape, (1, TOTAL))
+        self.assertEqual(peers.mimo(text())["input_ids"].shape, (1, TOTAL))
         # Ranks 0 and 1 of 2 feed language rank 0.
         equal = [(8, 2, 0, 0), (5, 1, 1, 0), (9, 1, 1, 0)]
-        self.assertIsNone(megatron_bridge.Mimo(loader(2, 1, equal))(given)["input_ids"])
+        self.assertIsNone(loader(2, 1, equal).mimo(given)["input_ids"])
         with self.assertRaisesRegex(
             FailedPrecondition, r"found \[2, 4\] audio tokens on audio ranks 0 to 1.* audio.dp that"
         ):
-            megatron_bridge.Mimo(loader(2, 1, [*equal, (3, 2, 1, 0)]))(given)
+            loader(2, 1, [*equal, (3, 2, 1, 0)]).mimo(given)
         split = loader(2, 3, [])
         split.job["placement"] = "split"
         megatron_bridge.Mimo(split, batches=megatron_split.Batches(split))
@@ -266,13 +274,13 @@ class MimoTest(unittest.TestCase):
 
         # Other language ranks may get other numbers.
         for rank in (numbers(), {k: numbers()[k] for k in ("pixel_values", "image_grid_thw")}):
-            inputs = megatron_bridge.Mimo(loader([[8, 8, 4, 4], [0, 0, 4, 4]]))(batch_of(rank))
+            inputs = loader([[8, 8, 4, 4], [0, 0, 4, 4]]).mimo(batch_of(rank))
             self.assertIs(inputs["input_ids"], rank.get("input_ids"))
             with self.assertRaisesRegex(
                 FailedPrecondition,
                 r"step 3, micro-batch 1: found \[4, 8\] patches on vision ranks 2 to 3.* rank 1;",
             ):
-                megatron_bridge.Mimo(loader([[8, 8, 4, 4], [8, 8, 4, 8]]))(batch_of(rank))
+                loader([[8, 8, 4, 4], [8, 8, 4, 8]]).mimo(batch_of(rank))
         uneven = loader([])
         uneven.job["model"]["image_family"] = {"name": "mine", "rule": "pinpoints"}
         with self.assertRaisesRegex(FailedPrecondition, "mine.*vision.dp above language.dp"):

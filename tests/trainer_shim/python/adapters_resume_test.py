@@ -81,16 +81,17 @@ class ResumeTest(tools.CorpusTest):
 
     def test_image_tokens_of_language_peers(self):
         address = self.addresses[(1, 2)]
-        options = {"device": "cpu", "array": "numpy", "steps": STEPS}
+        options = {"device": "cpu", "array": "numpy", "steps": STEPS, "max_batches_held": 64}
         with ballast.Loader(address, "vision", **options) as vision, ballast.Loader(
             address, "language", dp_rank=0, **options
         ) as first, ballast.Loader(address, "language", dp_rank=1, **options) as second:
             job = dict(vision.job, colocated=False)
             image = job["model"]["token_ids"]["image"]
-            stand_in = types.SimpleNamespace(job=job, schedule=vision.schedule)
+            stand_in = types.SimpleNamespace(job=job, keep_schedules=vision.keep_schedules)
             to_mimo = Mimo(stand_in, dummy_image="drop")
             images = 0
-            for batches in zip(vision, first, second):
+            # All are taken before the first is looked at, as by a trainer that prefetches.
+            for batches in zip(list(vision), first, second):
                 rows = to_mimo(batches[0])["input_ids"]
                 self.assertEqual(rows.shape[0], 2)
                 for row, peer in zip(rows, batches[1:]):

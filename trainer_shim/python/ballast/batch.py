@@ -87,16 +87,9 @@ class Batch(_Base):
 
     def _per_sample(self, kind: str) -> List[int]:
         if self._counts is None:
-            assert self._schedule is not None
-            schedule = self._schedule()
-            if schedule["step"] != self.step:
-                raise FailedPrecondition(
-                    "%s_per_sample of step %d: the loader is at step %d; read it before "
-                    "the next batch is requested" % (kind, self.step, schedule["step"])
-                )
             found = {
                 sample["position"]: sample
-                for micro_batch in schedule["micro_batches"]
+                for micro_batch in self.step_schedule()["micro_batches"]
                 for sample in micro_batch["samples"]
             }
             self._counts = {
@@ -104,6 +97,20 @@ class Batch(_Base):
                 for key in ("images", "videos", "clips")
             }
         return self._counts[kind]
+
+    def step_schedule(self) -> Any:
+        """The schedule of the batch's step, as `Loader.schedule` has it. Raises
+        FailedPrecondition once the loader is at another step, unless it keeps them
+        (`Loader.keep_schedules`)."""
+        assert self._schedule is not None
+        schedule = self._schedule()
+        if schedule["step"] != self.step:
+            raise FailedPrecondition(
+                "the schedule of step %d: the loader is at step %d; read it, and numbers of "
+                "images, videos or clips a sample, before the next batch is requested, or call "
+                "keep_schedules() of the loader first" % (self.step, schedule["step"])
+            )
+        return schedule
 
     def clone(self) -> Batch:
         """A copy in its own memory, which does not count as held. On a GPU the copy is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from ctypes import pointer
@@ -197,6 +198,7 @@ class Loader(Progress, Iterator[Batch]):
             for module in self._modules:
                 receives = self._place.rank("tp_rank", module) != 0
                 (passive if receives else active).append(module)
+        self._kept: Optional[Dict[str, Any]] = None  # the last schedule, if batches keep them
         self._shims = Shims(self._modules, receives=passive, sends=active)
         # Closes at exit, too, while threads still run.
         self._finalizer = weakref.finalize(self, self._shims.close)
@@ -312,6 +314,10 @@ class Loader(Progress, Iterator[Batch]):
             self._ended = True
             raise StopIteration
         batch = batch_of(parts, self._to_array, self._shims.schedule)
+        if self._kept is not None:
+            if self._kept.get("step") != batch.step:
+                self._kept = self._shims.schedule()
+            batch._schedule = functools.partial(dict, self._kept)
         step_is_done = batch.micro_batch + 1 == batch.num_micro_batches
         self._next_step = batch.step + int(step_is_done)
         self._shims.commit()
@@ -358,6 +364,11 @@ class Loader(Progress, Iterator[Batch]):
         owner, as `ballastctl schedule --json` prints it."""
         self.open()
         return self._shims.schedule()
+
+    def keep_schedules(self) -> None:
+        """Lets each later batch keep its step's schedule, for one that is looked at after
+        batches of the next step were taken. Reads the schedule of every step."""
+        self._kept = {}
 
     def report_timing(self, batch: Batch, milliseconds: float, module: str = "") -> bool:
         """Reports to the servers how long forward and backward of a batch took.

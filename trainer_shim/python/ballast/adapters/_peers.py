@@ -49,7 +49,10 @@ class EqualTowers:
     def __init__(self, loader: Loader, towers: int, encoder: str = "vision") -> None:
         if encoder == "vision":
             require_tokens_by_patches(loader.job["model"], "vision.dp above language.dp")
-        self._loader = loader
+        loader.keep_schedules()
+        self._languages = next(
+            int(m["dp"]) for m in loader.job["modules"] if m["module"] == "language"
+        )
         self._towers = towers
         self._encoder = encoder
         self._step = -1
@@ -57,16 +60,13 @@ class EqualTowers:
     def __call__(self, batch: Batch) -> None:
         if batch.step != self._step:
             key = _COUNTED[self._encoder][0]
-            for number, micro_batch in enumerate(self._loader.schedule()["micro_batches"]):
-                counts = [0] * (self._towers * self._languages())
+            for number, micro_batch in enumerate(batch.step_schedule()["micro_batches"]):
+                counts = [0] * (self._towers * self._languages)
                 for sample in micro_batch["samples"]:
                     counts[sample["owner"][self._encoder]] += sample.get(key, 0)
                 place = "step %d, micro-batch %d" % (batch.step, number)
                 require_equal(counts, self._towers, place, self._encoder)
             self._step = batch.step
-
-    def _languages(self) -> int:
-        return next(int(m["dp"]) for m in self._loader.job["modules"] if m["module"] == "language")
 
 
 def require_equal(counts: List[int], towers: int, place: str, encoder: str = "vision") -> None:
@@ -103,7 +103,7 @@ class PeerRows:
         if encoder == "vision":
             require_tokens_by_patches(model, "language.dp above vision.dp")
             self._merged = int(model["merge"]) ** 2
-        self._loader = loader
+        loader.keep_schedules()
         self._peers = peers
         self._token = int(model["token_ids"][token])
         self._step = -1
@@ -111,7 +111,7 @@ class PeerRows:
 
     def __call__(self, batch: Batch) -> Any:
         if batch.step != self._step:
-            self._samples = by_position(self._loader.schedule(), self._key)
+            self._samples = by_position(batch.step_schedule(), self._key)
             self._step = batch.step
         samples = [self._samples[sample.position] for sample in batch.samples]
         counts = image_tokens(samples, self._peers, self._merged)

@@ -100,7 +100,7 @@ def data_iterators(
             valid = None
             if "valid" in loader.job.get("splits", ()):
                 # Opened before the first batch of either, which loaders on one GPU need.
-                valid = _iterator(
+                valid = iterator_of(
                     servers, cfg, dict(options, **place, start_step=first, split="valid"), adapter
                 )
         except BaseException:
@@ -166,7 +166,7 @@ def split_iterator(
     place = place_of(infra.pg_collections, Connection.of(servers).job(), modules)
     if place is None:
         return None
-    return _wrapped(_iterator(servers, cfg, dict(options, **place, split=split), adapter))
+    return _wrapped(iterator_of(servers, cfg, dict(options, **place, split=split), adapter))
 
 
 def place_of(
@@ -270,15 +270,28 @@ def opened(servers: Servers, options: Dict[str, Any]) -> Any:
     return Loader(servers, **options).open()
 
 
-def _iterator(
-    servers: Servers, cfg: Any, options: Dict[str, Any], adapter: Callable[[Any], Any]
+def iterator_of(
+    servers: Servers,
+    cfg: Any,
+    options: Dict[str, Any],
+    adapter: Callable[[Any], Any],
+    *,
+    ranks: int = 1,
+    state: Any = None,
 ) -> Batches:
-    """The iterator over a split, whose sizes it checks."""
+    """The iterator over a split, whose sizes it checks.
+
+    Args:
+        ranks: as `check_sizes` takes it.
+        state: the train state, which `check_position` compares.
+    """
     loader = opened(servers, options)
     split = options["split"]
     try:
-        check_sizes(cfg, split, loader.job, options.get("start_step", 0))
-        return Batches(loader, adapter(loader), micro_batches=micro_batches(cfg, split))
+        check_sizes(cfg, split, loader.job, options.get("start_step", 0), ranks)
+        if state is not None:
+            check_position(loader.job, state)
+        return Batches(loader, adapter(loader), micro_batches=micro_batches(cfg, split, ranks))
     except BaseException:
         loader.close()
         raise
@@ -362,7 +375,7 @@ def check_sizes(
     if 0 in sizes and cfg is not None:
         raise FailedPrecondition(
             "split %s: found steps that differ in size (order.plan, batch.tokens, batch.packs); "
-            "wanted one size, since Bridge's loop takes as many micro-batches of every step: set "
+            "wanted one size, since the loop takes as many micro-batches of every step: set "
             "batch.global, or take a loop that asks num_micro_batches(step)" % split
         )
     if len(sizes) > 1 and cfg is not None:

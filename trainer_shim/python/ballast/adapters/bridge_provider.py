@@ -109,18 +109,15 @@ class BallastDatasetProvider(DatasetProvider):  # type: ignore[misc]
         options = dict(
             self.loader, **_place(groups, job), needs_input_ids=True, split=split, start_step=step
         )
-        loader = bridge_iterators.opened(self.servers, options)
-        try:
-            bridge_iterators.check_sizes(cfg, split, loader.job, step, dp)
-            if split == "train":
-                bridge_iterators.check_position(loader.job, state)
+        micro = bridge_iterators.counted(cfg, split, "micro_batch_size")[1]
+
+        def adapter(loader: Any) -> Any:
             _check_model(cfg.model, groups, loader.job, self.step)
-            micro = bridge_iterators.counted(cfg, split, "micro_batch_size")[1]
-            count = bridge_iterators.micro_batches(cfg, split, dp)
-            return Batches(loader, self._adapter(loader, cfg, micro), micro_batches=count)
-        except BaseException:
-            loader.close()
-            raise
+            return self._adapter(loader, cfg, micro)
+
+        return bridge_iterators.iterator_of(
+            self.servers, cfg, options, adapter, ranks=dp, state=state if split == "train" else None
+        )
 
     def _adapter(self, loader: Any, cfg: Any, micro: Optional[int]) -> Any:
         if self.step == "vlm_step":

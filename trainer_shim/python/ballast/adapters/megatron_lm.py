@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import types
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from .._arguments import is_encoder
 from ..connection import Connection, Servers
 from ..errors import FailedPrecondition, InvalidArgument
 from ._arrays import is_padded, real_images, refuse_pairs, refuse_shared, require_images
-from .bridge_iterators import Modules, opened, place_of
+from .bridge_iterators import Modules, counted, iterator_of, place_of
 from .bridge_vlm import host_number
 from .megatron_bridge import Mimo, radio
 from .megatron_hooks import Batches
@@ -130,7 +132,8 @@ def mimo_data_loaders(
     - the modules of the topology or their parallel sizes are not the job's, or weights are
       spread over data-parallel ranks (`--gtp-weight-remat-size`),
     - `--global-batch-size` and `--micro-batch-size`, the latter times the language model's
-      dp, are not the job's;
+      dp, are not the job's, nor the evaluation's those of the split `valid`,
+    - the iterations of a resumed run had other samples than the job's first steps;
     and at a step with another number of micro-batches.
 
     Args:
@@ -145,6 +148,9 @@ def mimo_data_loaders(
     def build(args: Any, topology: Any) -> Iterators:
         job = Connection.of(servers).job()
         names = [name for name in topology.grids if is_encoder(name)]
+        inputs = adapter or Mimo
+        if adapter is None and names:
+            inputs = functools.partial(Mimo, modality=names[0], encoders={names[0]: radio})
         own = modules
         encoders = [m["module"] for m in job["modules"] if is_encoder(m["module"])]
         if own is None and len(names) == len(encoders) == 1:
@@ -156,36 +162,36 @@ def mimo_data_loaders(
             },
             job, own,
         )  # fmt: skip
-        dp = next(int(m["dp"]) for m in job["modules"] if m["module"] == "language")
-        for name, found, wanted in (
-            ("--gtp-weight-remat-size", getattr(args, "gtp_weight_remat_size", 1), 1),
-            ("--global-batch-size", args.global_batch_size, job["global_batch"]),
-            ("--micro-batch-size on each of %d ranks" % dp, args.micro_batch_size * dp,
-             job["micro_batch"]),
-        ):  # fmt: skip
-            if found != wanted:
-                raise FailedPrecondition(
-                    "%s: found %s; wanted %s, the job's: set one to the other"
-                    % (name, found, wanted)
-                )
+        rematerialized = getattr(args, "gtp_weight_remat_size", 1)
+        if rematerialized != 1:
+            raise FailedPrecondition(
+                "--gtp-weight-remat-size: found %s; wanted 1, since every data-parallel rank has "
+                "its own samples" % rematerialized
+            )
         if place is None:
             return None, None, None
+        cfg = types.SimpleNamespace(train=args, validation=args)
+        state = types.SimpleNamespace(
+            step=int(args.iteration), consumed_train_samples=args.consumed_train_samples
+        )
+        dp = next(int(m["dp"]) for m in job["modules"] if m["module"] == "language")
         made: List[Optional[Batches]] = []
-        count = args.global_batch_size // (args.micro_batch_size * dp)
         consumed = int(getattr(args, "consumed_valid_samples", 0) or 0)
-        steps = (int(args.iteration), consumed // args.global_batch_size, 0)
-        for split, step in zip(("train", "valid", "test"), steps):
-            if split not in job.get("splits", ("train",)):
-                made.append(None)
-                continue
-            loader = opened(servers, dict(options, **place, split=split, start_step=step))
-            if adapter is not None:
-                inputs = adapter(loader)
-            elif names:
-                inputs = Mimo(loader, modality=names[0], encoders={names[0]: radio})
-            else:
-                inputs = Mimo(loader)
-            made.append(Batches(loader, inputs, micro_batches=count))
+        steps = (state.step, consumed // counted(cfg, "valid", "global_batch_size")[1], 0)
+        try:
+            for split, step in zip(("train", "valid", "test"), steps):
+                if split not in job.get("splits", ("train",)):
+                    made.append(None)
+                    continue
+                made.append(iterator_of(
+                    servers, cfg, dict(options, **place, split=split, start_step=step), inputs,
+                    ranks=dp, state=state if split == "train" else None,
+                ))  # fmt: skip
+        except BaseException:
+            for each in made:
+                if each is not None:
+                    each.shutdown()
+            raise
         return made[0], made[1], made[2]
 
     return build
