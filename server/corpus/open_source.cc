@@ -11,8 +11,8 @@
 #include "server/corpus/cooked_parser.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/mock_source.h"
+#include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/parquet_parser.h"
-#include "server/corpus/parquet/row_group_cache.h"
 #include "server/corpus/record_parser.h"
 #include "server/corpus/source_files.h"
 

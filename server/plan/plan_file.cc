@@ -23,8 +23,8 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
+#include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/parquet_tables.h"
-#include "server/corpus/parquet/row_group_cache.h"
 
 namespace ballast {
 
@@ -486,8 +486,8 @@ class PlanFile final : public PlanRows {
   }
 
   absl::StatusOr<std::shared_ptr<const PlanPart>> GetGroup(size_t group) const {
-    const RowGroupCache::Key key = {this, 0, group + 1, 0};
-    const auto load = [&]() -> absl::StatusOr<RowGroupCache::Part> {
+    const ParquetPartKey key = {this, 0, group + 1, 0};
+    const auto load = [&]() -> absl::StatusOr<RowGroupCache::Ptr> {
       absl::StatusOr<PlanColumns> columns = table_->Read(group);
       if (columns.ok()) {
         auto rows = Resolve(*columns, first_rows_[group]);
@@ -503,7 +503,7 @@ class PlanFile final : public PlanRows {
           " has changed since the plan file was opened; restore the file, or "
           "restart all servers and ranks with the new one"));
     };
-    BALLAST_ASSIGN_OR_RETURN(const RowGroupCache::Part part,
+    BALLAST_ASSIGN_OR_RETURN(const RowGroupCache::Ptr part,
                              cache_->Get(key, load));
     return std::static_pointer_cast<const PlanPart>(part);
   }

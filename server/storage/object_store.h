@@ -4,18 +4,15 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <list>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/mutex.h"
+#include "common/load_once_cache.h"
 
 namespace ballast {
 
@@ -70,6 +67,7 @@ class Span final : public StoredRange {
   char* data() { return bytes_.get(); }
   const char* data() const { return bytes_.get(); }
   absl::string_view bytes() const { return {bytes_.get(), range_.size}; }
+  uint64_t size() const { return range_.size; }
 
  private:
   const ByteRange range_;
@@ -88,47 +86,9 @@ struct SpanKey {
   }
 };
 
-// Spans that were read from a store, of all sources of a process. Holds
-// `capacity` bytes, or one span if that alone is larger, and forgets the least
-// recently used first. Spans that a reader holds or reads are not counted.
-// Thread-safe.
-class SpanMemory {
- public:
-  using SpanPtr = std::shared_ptr<const Span>;
-  using Load = std::function<absl::StatusOr<SpanPtr>()>;
-
-  explicit SpanMemory(uint64_t capacity) : capacity_(capacity) {}
-
-  // Returns the cached span, or null. Does not block.
-  SpanPtr Find(const SpanKey& key);
-  // Returns the cached span, or loads it: one caller runs `load` and the others
-  // wait for it. Each caller that waited for a failed load loads anew. Errors:
-  // as `load`.
-  absl::StatusOr<SpanPtr> Get(const SpanKey& key, const Load& load);
-
-  // Keeps a span that was read elsewhere, unless it is cached or being loaded.
-  void Put(const SpanKey& key, SpanPtr span);
-
-  uint64_t capacity() const { return capacity_; }
-  uint64_t bytes() const;
-
- private:
-  struct Entry {
-    SpanPtr span;  // null while it is being loaded
-    std::list<SpanKey>::iterator used;
-  };
-  SpanPtr FindLocked(const SpanKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Fills an entry. Returns the spans that it forgets: freeing them takes time.
-  std::vector<SpanPtr> Fill(const SpanKey& key, Entry& entry, SpanPtr span)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  const uint64_t capacity_;
-  mutable Mutex mutex_;
-  CondVar loaded_;
-  uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::flat_hash_map<SpanKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  std::list<SpanKey> used_ ABSL_GUARDED_BY(mutex_);  // latest first
-};
+// Spans that were read from a store, of all sources of a process. Spans that a
+// reader reads elsewhere are not counted.
+using SpanMemory = LoadOnceCache<SpanKey, Span, &Span::size>;
 
 // Identifies one version of a file's bytes, on every machine and after every
 // move of a dataset that keeps the files' times.

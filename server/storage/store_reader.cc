@@ -255,23 +255,22 @@ class OpenObject final : public StoredObject,
 
   // The range from the store, with one request for all callers that want it
   // now; also put into memory and the cache.
-  absl::StatusOr<SpanMemory::SpanPtr> LoadShared(const SpanKey& key,
-                                                 ByteRange range,
-                                                 uint64_t owner) const {
-    return parts_.memory->Get(
-        key, [&]() -> absl::StatusOr<SpanMemory::SpanPtr> {
-          const absl::Time start = absl::Now();
-          absl::StatusOr<SpanMemory::SpanPtr> span = Load(range);
-          parts_.counters->stalls.Record(absl::Now() - start);
-          if (span.ok() && parts_.cache != nullptr) {
-            parts_.cache->Store(key, owner, (*span)->bytes());
-          }
-          return span;
-        });
+  absl::StatusOr<SpanMemory::Ptr> LoadShared(const SpanKey& key,
+                                             ByteRange range,
+                                             uint64_t owner) const {
+    return parts_.memory->Get(key, [&]() -> absl::StatusOr<SpanMemory::Ptr> {
+      const absl::Time start = absl::Now();
+      absl::StatusOr<SpanMemory::Ptr> span = Load(range);
+      parts_.counters->stalls.Record(absl::Now() - start);
+      if (span.ok() && parts_.cache != nullptr) {
+        parts_.cache->Store(key, owner, (*span)->bytes());
+      }
+      return span;
+    });
   }
 
   // The range, in the version that was opened.
-  absl::StatusOr<SpanMemory::SpanPtr> Load(ByteRange range) const {
+  absl::StatusOr<SpanMemory::Ptr> Load(ByteRange range) const {
     if (range.offset > stamp_.size || range.size > stamp_.size - range.offset) {
       return absl::UnavailableError(
           absl::StrCat(url_, ": ends at byte ", stamp_.size, ", wanted ",

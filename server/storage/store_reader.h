@@ -91,7 +91,7 @@ class CachedRange final : public StoredRange {
     const DiskCache* cache = nullptr;
   };
   // Reads the range from the store.
-  using FetchAgain = std::function<absl::StatusOr<SpanMemory::SpanPtr>()>;
+  using FetchAgain = std::function<absl::StatusOr<SpanMemory::Ptr>()>;
 
   // The range, or null if its entry is not in the cache. `from` as
   // DiskCache::Find.
@@ -113,7 +113,7 @@ class CachedRange final : public StoredRange {
   const FetchAgain fetch_again_;
   // The reader's state, whether the bytes come from the cache or the store.
   mutable std::unique_ptr<EntryReader> entry_;
-  mutable SpanMemory::SpanPtr again_;  // null while the entry is undamaged
+  mutable SpanMemory::Ptr again_;  // null while the entry is undamaged
 };
 
 // State shared by opened objects. Nothing is owned but the cache.

@@ -21,6 +21,12 @@ const char* GetName(TurnShape shape) {
   return "";
 }
 
+std::shared_ptr<RowGroupCache> RowGroupCache::OfProcess() {
+  static const auto& cache = *new std::shared_ptr<RowGroupCache>(
+      std::make_shared<RowGroupCache>(uint64_t{2} << 30));
+  return cache;
+}
+
 ParquetColumns GetParquetColumns(const v1::Source& source) {
   ParquetColumns columns;
   for (const std::string& text : source.filters()) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/load_once_cache.h"
 #include "proto/config.pb.h"
 #include "server/config/source_fields.h"
 #include "server/corpus/file.h"
@@ -103,6 +105,36 @@ class ParquetPart {
   virtual ~ParquetPart() = default;
   // The memory that it takes, roughly.
   virtual uint64_t bytes() const = 0;
+};
+
+// Names a part of a file of a source.
+struct ParquetPartKey {
+  const void* source = nullptr;
+  uint32_t file = 0;
+  uint64_t offset = 0;  // ParquetGroup::offset, or 0 for the footer
+  // FileStamp::mtime_ns of the file that it is decoded from.
+  int64_t version = 0;
+
+  friend bool operator==(const ParquetPartKey&,
+                         const ParquetPartKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const ParquetPartKey& k) {
+    return H::combine(std::move(h), k.source, k.file, k.offset, k.version);
+  }
+};
+
+// Decoded row groups and footers, shared by all sources of a process.
+class RowGroupCache
+    : public LoadOnceCache<ParquetPartKey, ParquetPart, &ParquetPart::bytes> {
+ public:
+  using LoadOnceCache::LoadOnceCache;
+
+  // The cache of the process, at first of 2 GiB.
+  static std::shared_ptr<RowGroupCache> OfProcess();
+  // Forgets all parts of `source`.
+  void DropSource(const void* source) {
+    DropIf([source](const ParquetPartKey& k) { return k.source == source; });
+  }
 };
 
 // The rows of one row group, with the columns that make samples. `row` counts

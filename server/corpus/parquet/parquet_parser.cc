@@ -99,8 +99,8 @@ class RowReader {
 
  private:
   // The row group of a record in row_groups_.
-  RowGroupCache::Key GetKey(const IndexSampleRecord& entry,
-                            const FileView& file) const {
+  ParquetPartKey GetKey(const IndexSampleRecord& entry,
+                        const FileView& file) const {
     return {this, entry.file, entry.offset, file.stamp().mtime_ns};
   }
   // Its rows, or null if they are not decoded.
@@ -165,14 +165,14 @@ absl::Status RowReader::ScanRows(
 
 absl::StatusOr<RowReader::GroupPlace> RowReader::FindGroup(
     uint32_t file_number, uint64_t offset, FileView file) const {
-  const RowGroupCache::Key key = {this, file_number, /*offset=*/0,
-                                  file.stamp().mtime_ns};
-  RowGroupCache::Part footer;
+  const ParquetPartKey key = {this, file_number, /*offset=*/0,
+                              file.stamp().mtime_ns};
+  RowGroupCache::Ptr footer;
   if (file.from() == ReadFrom::kMemory) {
     footer = row_groups_->Find(key);
     if (footer == nullptr) return absl::AbortedError("footer not decoded");
   } else {
-    const auto open = [&]() -> absl::StatusOr<RowGroupCache::Part> {
+    const auto open = [&]() -> absl::StatusOr<RowGroupCache::Ptr> {
       auto opened = OpenParquetFile(file, columns_);
       if (opened.ok()) BALLAST_RETURN_IF_ERROR(file.CheckUnchanged());
       return opened;
@@ -204,8 +204,8 @@ absl::StatusOr<std::vector<ByteRange>> RowReader::Ranges(
 
 absl::StatusOr<std::shared_ptr<const ParquetRows>> RowReader::RowsAt(
     const IndexSampleRecord& entry, FileView file, bool images) const {
-  const RowGroupCache::Key key = GetKey(entry, file);
-  const auto load = [&]() -> absl::StatusOr<RowGroupCache::Part> {
+  const ParquetPartKey key = GetKey(entry, file);
+  const auto load = [&]() -> absl::StatusOr<RowGroupCache::Ptr> {
     BALLAST_ASSIGN_OR_RETURN(const GroupPlace place,
                              FindGroup(entry.file, entry.offset, file));
     auto rows = file.object() == nullptr || file.IsInCache()
@@ -215,7 +215,7 @@ absl::StatusOr<std::shared_ptr<const ParquetRows>> RowReader::RowsAt(
     if (rows.ok()) BALLAST_RETURN_IF_ERROR(file.CheckUnchanged());
     return rows;
   };
-  BALLAST_ASSIGN_OR_RETURN(RowGroupCache::Part rows,
+  BALLAST_ASSIGN_OR_RETURN(RowGroupCache::Ptr rows,
                            row_groups_->Get(key, load));
   const auto in_file = [&] {
     return static_cast<const ParquetRows&>(*rows).ImagesInFile();

@@ -7,7 +7,6 @@
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/parquet/parquet_file.h"
-#include "server/corpus/parquet/row_group_cache.h"
 #include "server/corpus/record_parser.h"
 
 namespace ballast {

@@ -221,7 +221,7 @@ TEST_F(EntryFileTest, RefusesAnotherHeaderAndTornFiles) {
 
 constexpr SpanKey Key(uint64_t number) { return {1, number}; }
 
-SpanMemory::SpanPtr Make(uint64_t size) {
+SpanMemory::Ptr Make(uint64_t size) {
   return std::make_shared<Span>(ByteRange{0, size});
 }
 
@@ -256,7 +256,7 @@ TEST(SpanMemoryTest, LeavesASpanToWhoLoadsIt) {
   EXPECT_EQ(memory.Find(Key(1)), loaded);
   EXPECT_EQ(memory.bytes(), 10u);
   const auto failed =
-      memory.Get(Key(2), [&]() -> absl::StatusOr<SpanMemory::SpanPtr> {
+      memory.Get(Key(2), [&]() -> absl::StatusOr<SpanMemory::Ptr> {
         return absl::UnavailableError("no store");
       });
   EXPECT_EQ(failed.status().code(), absl::StatusCode::kUnavailable);

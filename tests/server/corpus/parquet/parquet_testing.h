@@ -11,8 +11,8 @@
 
 #include "server/corpus/file_source.h"
 #include "server/corpus/index/index_options.h"
+#include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/parquet_parser.h"
-#include "server/corpus/parquet/row_group_cache.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {

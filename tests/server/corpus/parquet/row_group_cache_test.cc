@@ -1,4 +1,4 @@
-#include "server/corpus/parquet/row_group_cache.h"
+#include "server/corpus/parquet/parquet_file.h"
 
 #include <atomic>
 #include <thread>
@@ -17,7 +17,7 @@ class FakePart final : public ParquetPart {
   const uint64_t bytes_;
 };
 
-RowGroupCache::Key GetKey(uint64_t offset) { return {nullptr, 0, offset}; }
+ParquetPartKey GetKey(uint64_t offset) { return {nullptr, 0, offset}; }
 
 RowGroupCache::Load Make(uint64_t bytes) {
   return [bytes] { return std::make_shared<FakePart>(bytes); };
@@ -65,7 +65,7 @@ TEST(RowGroupCacheTest, DropsPartsAndSources) {
 TEST(RowGroupCacheTest, FailedLoadsLeaveNothing) {
   RowGroupCache cache(100);
   const auto failed =
-      cache.Get(GetKey(1), []() -> absl::StatusOr<RowGroupCache::Part> {
+      cache.Get(GetKey(1), []() -> absl::StatusOr<RowGroupCache::Ptr> {
         return absl::UnavailableError("disk");
       });
   EXPECT_EQ(failed.status().code(), absl::StatusCode::kUnavailable);
@@ -82,7 +82,7 @@ TEST(RowGroupCacheTest, OneThreadLoadsWhileOthersWait) {
     threads.emplace_back([&, i] {
       ++asking;
       const auto part =
-          cache.Get(GetKey(1), [&, i]() -> absl::StatusOr<RowGroupCache::Part> {
+          cache.Get(GetKey(1), [&, i]() -> absl::StatusOr<RowGroupCache::Ptr> {
             // The first load fails once all threads are on their way.
             while (asking < 6) std::this_thread::yield();
             if (loads++ == 0) return absl::UnavailableError("first");
