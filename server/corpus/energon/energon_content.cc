@@ -217,7 +217,7 @@ absl::StatusOr<EnergonContent> ReadCrude(FileView file,
   for (const WebDatasetVideo& video : found->videos) {
     EnergonVideo& to = content.videos.emplace_back();
     to.is_list = video.is_list;
-    for (const TarMember& member : video.members) {
+    for (const TarMember& member : video.parts) {
       to.parts.push_back({member.name, member.data, member.size});
     }
   }

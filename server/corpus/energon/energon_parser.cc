@@ -24,40 +24,6 @@
 namespace ballast {
 namespace {
 
-Medium GetMedium(const EnergonPart& part) {
-  return {part.name, ByteRange{part.data, part.size}};
-}
-
-// The record of a sample whose text was read.
-Record GetRecord(const EnergonTarSample& sample, EnergonContent content,
-                 absl::string_view file_name) {
-  Record record;
-  record.key = Printable(sample.key);
-  record.name = absl::StrCat(file_name, ": ", record.key);
-  record.where = absl::StrCat("key ", record.key);
-  record.text_format = content.text_format;
-  record.entry.offset = sample.begin;
-  record.entry.length = static_cast<uint32_t>(sample.end - sample.begin);
-  record.entry.text_check = TextHash(sample.key, content.text);
-  record.text = std::move(content.text);
-  for (const EnergonPart& image : content.images) {
-    record.images.push_back(GetMedium(image));
-  }
-  for (const EnergonVideo& video : content.videos) {
-    VideoMedia& media = record.videos.emplace_back();
-    media.is_list = video.is_list;
-    for (const EnergonPart& part : video.parts) {
-      media.parts.push_back(GetMedium(part));
-    }
-  }
-  for (const EnergonPart& clip : content.clips) {
-    VideoMedia& media = record.videos.emplace_back();
-    media.is_audio = true;
-    media.parts.push_back(GetMedium(clip));
-  }
-  return record;
-}
-
 constexpr char kPrepareAgain[] =
     "; the tar has changed since `energon prepare`: run it again";
 
@@ -176,7 +142,8 @@ class EnergonScan {
         ReadEnergonContent(&file_, sample, folder_.fields,
                            scanner_.options().read_video != nullptr,
                            scanner_.options().read_audio != nullptr));
-    Record record = GetRecord(sample, std::move(content), scanner_.name());
+    Record record =
+        GetTarRecord(sample, content, std::move(content.text), scanner_.name());
     BALLAST_RETURN_IF_ERROR(CheckPlaces(record));
     BALLAST_RETURN_IF_ERROR(NameClips(record.text_format, record.text,
                                       absl::MakeSpan(record.videos)));
@@ -277,7 +244,7 @@ class EnergonParser final : public RecordParser {
       return Annotate(content.status(),
                       absl::StrCat("key ", Printable(found.key)));
     }
-    return GetRecord(found, *std::move(content), file_name);
+    return GetTarRecord(found, *content, std::move(content->text), file_name);
   }
 
  private:

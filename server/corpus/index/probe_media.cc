@@ -311,31 +311,8 @@ absl::Status CheckMarks(const Record& record) {
   }
 }
 
-namespace {
-
-// Compares the paths of one medium's places with its members.
-absl::Status CheckMembers(absl::string_view medium,
-                          const std::vector<absl::string_view>& paths,
-                          const std::vector<absl::string_view>& members) {
-  if (paths.size() != members.size()) return absl::OkStatus();
-  for (size_t i = 0; i < paths.size(); ++i) {
-    if (paths[i].empty() || IsSameFile(paths[i], members[i])) continue;
-    for (const absl::string_view other : members) {
-      if (!IsSameFile(paths[i], other)) continue;
-      return DataFaultError(absl::StrCat(
-          "a part of type ", medium, " names ", Printable(paths[i]),
-          " in place ", i + 1, ", and ", medium, " ", i + 1, " is ",
-          Printable(members[i]),
-          "; wanted members numbered in the order of parts and marks"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
 absl::Status CheckPlaces(const Record& record) {
-  std::vector<absl::string_view> images, videos, clips;
+  std::vector<std::optional<absl::string_view>> images, videos, clips;
   for (const Medium& image : record.images) images.push_back(image.name);
   for (const VideoMedia& video : record.videos) {
     (video.is_audio ? clips : videos).push_back(video.parts[0].name);
@@ -347,11 +324,11 @@ absl::Status CheckPlaces(const Record& record) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<MediaPlace> places,
                            ReadMediaPlaces(record.text));
   BALLAST_RETURN_IF_ERROR(
-      CheckMembers("image", GetPaths("image", places), images));
-  BALLAST_RETURN_IF_ERROR(CheckMembers(
-      "video", GetPaths("video", places, /*or_images=*/images.empty()),
-      videos));
-  return CheckMembers("audio", GetPaths("audio", places), clips);
+      CheckNames("image", GetPaths("image", places), images, /*of=*/""));
+  BALLAST_RETURN_IF_ERROR(CheckNames(
+      "video", GetPaths("video", places, /*or_images=*/images.empty()), videos,
+      /*of=*/""));
+  return CheckNames("audio", GetPaths("audio", places), clips, /*of=*/"");
 }
 
 namespace {

@@ -10,7 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/image_probe.h"
 #include "server/corpus/index/index_format.h"
@@ -33,6 +35,41 @@ struct ImageFactsView {
   // One for each video, or empty.
   absl::Span<const uint64_t> video_hashes = {};
 };
+
+// The record of a sample of a tar file, whose fault is OK and whose text was
+// read. `content` has the places of its media; it may be `sample`.
+template <typename Sample, typename Content>
+Record GetTarRecord(const Sample& sample, const Content& content,
+                    std::string text, absl::string_view file_name) {
+  Record record;
+  record.key = Printable(sample.key);
+  record.name = absl::StrCat(file_name, ": ", record.key);
+  record.where = absl::StrCat("key ", record.key);
+  record.text_format = content.text_format;
+  record.entry.offset = sample.begin;
+  record.entry.length = static_cast<uint32_t>(sample.end - sample.begin);
+  record.entry.text_check = TextHash(sample.key, text);
+  record.text = std::move(text);
+  const auto get_medium = [](const auto& part) {
+    return Medium{part.name, ByteRange{part.data, part.size}};
+  };
+  for (const auto& image : content.images) {
+    record.images.push_back(get_medium(image));
+  }
+  for (const auto& video : content.videos) {
+    VideoMedia& media = record.videos.emplace_back();
+    media.is_list = video.is_list;
+    for (const auto& part : video.parts) {
+      media.parts.push_back(get_medium(part));
+    }
+  }
+  for (const auto& clip : content.clips) {
+    VideoMedia& media = record.videos.emplace_back();
+    media.is_audio = true;
+    media.parts.push_back(get_medium(clip));
+  }
+  return record;
+}
 
 struct ImageFacts {
   std::vector<ImageSize> sizes;

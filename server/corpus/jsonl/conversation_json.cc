@@ -283,23 +283,13 @@ absl::StatusOr<std::optional<std::vector<std::string>>> ReadImageKeys(
   return images;
 }
 
-// Compares what parts name with what keys do in their places. How many there
-// are is compared with the text later. `or_images`: a mark of an image is one
-// of `medium`, too.
-absl::Status CheckNamed(absl::string_view medium, const Mentioned& mentioned,
-                        const std::vector<std::string>& keys,
-                        bool or_images = false) {
-  const std::vector<absl::string_view> paths =
-      GetPaths(medium, mentioned.places, or_images);
-  for (size_t i = 0; paths.size() == keys.size() && i < paths.size(); ++i) {
-    if (paths[i].empty() || IsSameFile(paths[i], keys[i])) continue;
-    return DataFaultError(absl::StrCat(
-        "a part of type ", medium, " names ", Printable(paths[i]), " in place ",
-        i + 1, ", and ", medium, " ", i + 1, " of key `", medium, "` or `",
-        medium, "s` is ", Printable(keys[i]), "; wanted the ", medium,
-        "s in the order of their parts and marks"));
-  }
-  return absl::OkStatus();
+// `or_images`: a mark of an image is one of `medium`, too.
+absl::Status CheckKeys(absl::string_view medium, const Mentioned& mentioned,
+                       const std::vector<std::string>& keys,
+                       bool or_images = false) {
+  return CheckNames(medium, GetPaths(medium, mentioned.places, or_images),
+                    {keys.begin(), keys.end()},
+                    absl::StrCat(" of key `", medium, "` or `", medium, "s`"));
 }
 
 std::vector<std::string> PathsOf(const std::vector<JsonVideo>& videos) {
@@ -387,6 +377,29 @@ std::vector<absl::string_view> GetPaths(absl::string_view medium,
   return paths;
 }
 
+absl::Status CheckNames(
+    absl::string_view medium, const std::vector<absl::string_view>& paths,
+    const std::vector<std::optional<absl::string_view>>& names,
+    absl::string_view of) {
+  for (size_t i = 0; paths.size() == names.size() && i < paths.size(); ++i) {
+    const auto is_named = [&](const std::optional<absl::string_view>& name) {
+      return name.has_value() && IsSameFile(paths[i], *name);
+    };
+    if (paths[i].empty() || !names[i].has_value() || is_named(names[i]) ||
+        (of.empty() && std::none_of(names.begin(), names.end(), is_named))) {
+      continue;
+    }
+    return DataFaultError(absl::StrCat(
+        "a part of type ", medium, " names ", Printable(paths[i]), " in place ",
+        i + 1, ", and ", medium, " ", i + 1, of, " is ", Printable(*names[i]),
+        "; wanted ",
+        of.empty() ? "members numbered in the order of parts and marks"
+                   : absl::StrCat("the ", medium,
+                                  "s in the order of their parts and marks")));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<JsonVideo>> ReadVideoParts(absl::string_view json) {
   simdjson::dom::parser parser;
   BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
@@ -408,7 +421,7 @@ absl::Status ReadClips(const object& root, Mentioned* mentioned,
                        std::vector<JsonVideo>* clips) {
   BALLAST_ASSIGN_OR_RETURN(const bool has_keys, ReadAudioKeys(root, clips));
   if (has_keys) {
-    BALLAST_RETURN_IF_ERROR(CheckNamed("audio", *mentioned, PathsOf(*clips)));
+    BALLAST_RETURN_IF_ERROR(CheckKeys("audio", *mentioned, PathsOf(*clips)));
   }
   for (JsonVideo& part : mentioned->clips) {
     if (!has_keys) {
@@ -451,7 +464,7 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
     BALLAST_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> images,
                              ReadImageKeys(root));
     if (images.has_value()) {
-      BALLAST_RETURN_IF_ERROR(CheckNamed("image", mentioned, *images));
+      BALLAST_RETURN_IF_ERROR(CheckKeys("image", mentioned, *images));
     }
     sample.images = std::move(images).value_or(std::move(mentioned.images));
   }
@@ -459,9 +472,9 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
   BALLAST_ASSIGN_OR_RETURN(const bool has_videos,
                            ReadVideoKeys(root, &sample.videos));
   if (has_videos) {
-    BALLAST_RETURN_IF_ERROR(CheckNamed("video", mentioned,
-                                       PathsOf(sample.videos),
-                                       /*or_images=*/sample.images.empty()));
+    BALLAST_RETURN_IF_ERROR(CheckKeys("video", mentioned,
+                                      PathsOf(sample.videos),
+                                      /*or_images=*/sample.images.empty()));
   }
   for (JsonVideo& video : mentioned.videos) {
     if (!has_videos) {

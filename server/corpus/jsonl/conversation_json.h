@@ -48,6 +48,16 @@ std::vector<absl::string_view> GetPaths(absl::string_view medium,
                                         const std::vector<MediaPlace>& places,
                                         bool or_images = false);
 
+// Compares `paths`, which GetPaths returned, with the names of the media in
+// these places, where both are known. How many there are is compared with the
+// text later. `of` says where a name is from, as " of column `a`". "": members
+// of a tar file, which may have other names than its parts: only a part that
+// names another of them is refused. Errors: INVALID_ARGUMENT. Pure.
+absl::Status CheckNames(
+    absl::string_view medium, const std::vector<absl::string_view>& paths,
+    const std::vector<std::optional<absl::string_view>>& names,
+    absl::string_view of);
+
 // The parts of type video, in order; parts of a sample whose videos are members
 // of a tar file need no path. Other keys that qwen-vl-utils reads there
 // (`nframes`, `max_pixels`, …) are refused by name.

@@ -286,6 +286,8 @@ class MappedRows final : public ParquetRows {
           "are not read; write them into a column `images`, in the order of "
           "the parts");
     }
+    std::vector<absl::string_view> paths(named.size());
+    Names names(images.size());
     for (size_t i = 0; i < named.size(); ++i) {
       if (!named[i].has_value() || named[i]->empty()) continue;
       if (images.empty()) {
@@ -294,27 +296,21 @@ class MappedRows final : public ParquetRows {
             ", and the row has no images; images outside of the file are not "
             "read"));
       }
-      if (named.size() != images.size()) continue;
-      const auto path = images_.PathAt(row, i);
-      BALLAST_RETURN_IF_ERROR(
-          CheckName("image", mapping_.images, i, *named[i], path.value_or("")));
+      if (named.size() != images.size()) break;
+      paths[i] = *named[i];
+      names[i] = IfKnown(images_.PathAt(row, i).value_or(""));
     }
-    return absl::OkStatus();
+    return CheckNames("image", paths, names, Of(mapping_.images));
   }
 
-  // Compares what a part names with the path of medium `i`, if both are known.
-  static absl::Status CheckName(absl::string_view medium,
-                                const std::string& column, size_t i,
-                                absl::string_view named,
-                                absl::string_view path) {
-    if (named.empty() || path.empty() || IsSameFile(named, path)) {
-      return absl::OkStatus();
-    }
-    return DataFaultError(absl::StrCat(
-        "a part of type ", medium, " names ", Printable(named), " in place ",
-        i + 1, ", and ", medium, " ", i + 1, " of column ", Printable(column),
-        " is ", Printable(path), "; wanted the ", medium,
-        "s in the order of their parts and marks"));
+  using Names = std::vector<std::optional<absl::string_view>>;
+
+  static std::optional<absl::string_view> IfKnown(absl::string_view name) {
+    return name.empty() ? std::nullopt : std::make_optional(name);
+  }
+
+  static std::string Of(const std::string& column) {
+    return absl::StrCat(" of column ", Printable(column));
   }
 
   // The same for all media of a row whose turns are JSON.
@@ -329,14 +325,11 @@ class MappedRows final : public ParquetRows {
     BALLAST_RETURN_IF_ERROR(CheckNamed(row, images, sample.images));
     const auto check = [&](absl::string_view medium, const std::string& column,
                            const std::vector<ParquetVideo>& media,
-                           bool or_images) -> absl::Status {
-      const auto paths = GetPaths(medium, *places, or_images);
-      for (size_t i = 0; paths.size() == media.size() && i < paths.size();
-           ++i) {
-        BALLAST_RETURN_IF_ERROR(
-            CheckName(medium, column, i, paths[i], media[i].name));
-      }
-      return absl::OkStatus();
+                           bool or_images) {
+      Names names;
+      for (const ParquetVideo& one : media) names.push_back(IfKnown(one.name));
+      return CheckNames(medium, GetPaths(medium, *places, or_images), names,
+                        Of(column));
     };
     BALLAST_RETURN_IF_ERROR(check("video", mapping_.videos, sample.videos,
                                   /*or_images=*/sample.images.empty()));

@@ -22,39 +22,12 @@ namespace {
 constexpr char kDuplicateKey[] =
     "duplicate key; its members do not stand together";
 
-Medium GetMedium(const TarMember& member) {
-  return {member.name, ByteRange{member.data, member.size}};
-}
-
 // The record of a sample whose fault is OK. Errors: as FileView::ReadAt.
 absl::StatusOr<Record> GetRecord(const FileView& file, WebDatasetSample sample,
                                  absl::string_view file_name) {
-  Record record;
-  record.key = Printable(sample.key);
-  record.name = absl::StrCat(file_name, ": ", record.key);
-  record.where = absl::StrCat("key ", record.key);
-  record.text_format = sample.text_format;
-  BALLAST_ASSIGN_OR_RETURN(record.text,
+  BALLAST_ASSIGN_OR_RETURN(std::string text,
                            file.ReadAt(sample.text.data, sample.text.size));
-  record.entry.offset = sample.begin;
-  record.entry.length = static_cast<uint32_t>(sample.end - sample.begin);
-  record.entry.text_check = TextHash(sample.key, record.text);
-  for (const TarMember& image : sample.images) {
-    record.images.push_back(GetMedium(image));
-  }
-  for (const WebDatasetVideo& video : sample.videos) {
-    VideoMedia& media = record.videos.emplace_back();
-    media.is_list = video.is_list;
-    for (const TarMember& member : video.members) {
-      media.parts.push_back(GetMedium(member));
-    }
-  }
-  for (const TarMember& clip : sample.clips) {
-    VideoMedia& media = record.videos.emplace_back();
-    media.is_audio = true;
-    media.parts.push_back(GetMedium(clip));
-  }
-  return record;
+  return GetTarRecord(sample, sample, std::move(text), file_name);
 }
 
 // Whether the last sample before damage seems to have all its members: as many

@@ -116,11 +116,11 @@ class WebDatasetReader::Grouper {
         const auto list = lists_.find(number);
         video.is_list = list != lists_.end();
         if (!video.is_list) {
-          video.members.push_back(std::move(member));
+          video.parts.push_back(std::move(member));
           continue;
         }
         for (auto& [place, picture] : list->second) {
-          video.members.push_back(std::move(picture));
+          video.parts.push_back(std::move(picture));
         }
       }
     }

@@ -46,7 +46,7 @@ MemberName ParseMemberName(absl::string_view name);
 
 // A video: a member, or the members that are the pictures of a list.
 struct WebDatasetVideo {
-  std::vector<TarMember> members;  // at least one
+  std::vector<TarMember> parts;  // at least one
   bool is_list = false;
 };
 

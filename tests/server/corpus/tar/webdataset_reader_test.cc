@@ -159,13 +159,13 @@ TEST_F(WebDatasetReaderTest, PicturesAreVideos) {
   ASSERT_EQ(a.images.size(), 1);
   ASSERT_EQ(a.videos.size(), 3);
   EXPECT_TRUE(a.videos[0].is_list);
-  ASSERT_EQ(a.videos[0].members.size(), 2);
-  EXPECT_EQ(a.videos[0].members[0].name, "a.0.0000.JPG");
-  EXPECT_EQ(a.videos[0].members[1].name, "a.0.1.png");
+  ASSERT_EQ(a.videos[0].parts.size(), 2);
+  EXPECT_EQ(a.videos[0].parts[0].name, "a.0.0000.JPG");
+  EXPECT_EQ(a.videos[0].parts[1].name, "a.0.1.png");
   EXPECT_FALSE(a.videos[1].is_list);
-  EXPECT_EQ(a.videos[1].members[0].size, 5);
+  EXPECT_EQ(a.videos[1].parts[0].size, 5);
   EXPECT_TRUE(a.videos[2].is_list);
-  EXPECT_EQ(a.videos[2].members.size(), 1);
+  EXPECT_EQ(a.videos[2].parts.size(), 1);
   EXPECT_THAT(ignored_,
               UnorderedElementsAre(Pair("x.0.jpg", 1), Pair("0.1.2.jpg", 1)));
 }
