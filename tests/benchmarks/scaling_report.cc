@@ -37,17 +37,6 @@ constexpr uint32_t kSamplesPerRank = 8;
 constexpr uint32_t kMaxNodes = 2048;
 constexpr uint64_t kSteps = 4;
 
-// Samples with one tall image each.
-std::vector<FakeSourceIndex::Sample> Receipts(uint32_t n) {
-  std::vector<FakeSourceIndex::Sample> samples(n);
-  for (uint32_t i = 0; i < n; ++i) {
-    samples[i].text_tokens = 100 + i * 37 % 400;
-    samples[i].label_tokens = 50;
-    samples[i].images.push_back({300 + i * 53 % 200, 600 + i * 101 % 900});
-  }
-  return samples;
-}
-
 // One server a node, for the node's ranks of both modules.
 v1::Config GetConfig(uint32_t nodes, v1::Delivery delivery) {
   const uint32_t ranks = nodes * kRanksPerNode;

@@ -22,17 +22,6 @@
 namespace ballast {
 namespace {
 
-// Samples with one tall image each.
-std::vector<FakeSourceIndex::Sample> Receipts(uint32_t n) {
-  std::vector<FakeSourceIndex::Sample> samples(n);
-  for (uint32_t i = 0; i < n; ++i) {
-    samples[i].text_tokens = 100 + i * 37 % 400;
-    samples[i].label_tokens = 50;
-    samples[i].images.push_back({300 + i * 53 % 200, 600 + i * 101 % 900});
-  }
-  return samples;
-}
-
 void BM_ScheduleStep(benchmark::State& state) {
   const uint32_t dp = state.range(0);
   static const FakeSourceIndex* index = new FakeSourceIndex(Receipts(1 << 17));

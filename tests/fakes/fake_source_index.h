@@ -69,6 +69,17 @@ inline std::vector<FakeSourceIndex::Sample> FormulaSamples(uint32_t n) {
   return samples;
 }
 
+// Samples with one tall image each.
+inline std::vector<FakeSourceIndex::Sample> Receipts(uint32_t n) {
+  std::vector<FakeSourceIndex::Sample> samples(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    samples[i].text_tokens = 100 + i * 37 % 400;
+    samples[i].label_tokens = 50;
+    samples[i].images.push_back({300 + i * 53 % 200, 600 + i * 101 % 900});
+  }
+  return samples;
+}
+
 }  // namespace ballast
 
 #endif  // BALLAST_TESTS_FAKES_FAKE_SOURCE_INDEX_H_

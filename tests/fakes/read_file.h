@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace ballast {
 
@@ -18,6 +19,13 @@ inline std::string ReadFile(const std::string& path) {
   std::ostringstream bytes;
   bytes << file.rdbuf();
   return std::move(bytes).str();
+}
+
+// The JSON of a file; the test fails if it cannot be read or is none.
+inline nlohmann::json ReadJsonOrFail(const std::string& path) {
+  nlohmann::json json = nlohmann::json::parse(ReadFile(path), nullptr, false);
+  if (json.is_discarded()) ADD_FAILURE() << path << " is not JSON";
+  return json;
 }
 
 }  // namespace ballast

@@ -16,6 +16,7 @@
 #include "server/schedule/step_plan.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
+#include "tests/server/schedule/changed_order.h"
 
 namespace ballast {
 namespace {
@@ -53,23 +54,6 @@ std::unique_ptr<Scheduler> Make(const v1::Config& config,
   auto scheduler = Scheduler::Create(config, indexes);
   EXPECT_TRUE(scheduler.ok()) << scheduler.status();
   return *std::move(scheduler);
-}
-
-// "SOURCE:ORDINAL" of every sample of a step, in the order of the positions.
-std::vector<std::string> SamplesOf(const Scheduler& scheduler, uint64_t step) {
-  const auto schedule = scheduler.Schedule(step);
-  EXPECT_TRUE(schedule.ok()) << schedule.status();
-  std::map<uint64_t, std::string> samples;
-  for (const auto& micro_batch : schedule->micro_batches()) {
-    for (int i = 0; i < micro_batch.position_size(); ++i) {
-      samples[micro_batch.position(i)] =
-          absl::StrCat(schedule->sources(micro_batch.source(i)), ":",
-                       micro_batch.ordinal(i));
-    }
-  }
-  std::vector<std::string> names;
-  for (const auto& [position, name] : samples) names.push_back(name);
-  return names;
 }
 
 TEST(SplitSourcesTest, EachSplitHasItsSources) {

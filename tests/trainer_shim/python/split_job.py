@@ -48,6 +48,24 @@ def start(run, arguments, count):
     torch.multiprocessing.start_processes(run, arguments, count, start_method="fork")
 
 
+def assert_gradients(test, found, wanted):
+    """That they have the same names and values, to rounding, and that none is zero."""
+    test.assertEqual(found.keys(), wanted.keys())
+    for name, gradient in wanted.items():
+        largest = gradient.abs().max().item()
+        test.assertGreater(largest, 0, name)
+        difference = (found[name] - gradient).abs().max().item()
+        test.assertLessEqual(difference, 1e-12 * largest, name)
+
+
+def assert_training(test, apart, alone):
+    """That two jobs have the same rows, losses and gradients."""
+    test.assertEqual(apart["rows"], alone["rows"])
+    for found, wanted in zip(apart["losses"], alone["losses"]):
+        test.assertAlmostEqual(found, wanted, delta=1e-12 * wanted)
+    assert_gradients(test, apart["gradients"], alone["gradients"])
+
+
 class SplitJobTest(tools.ToolTest):
     """`run_rank(rank, loader, split, seen)` returns the rank's gradients by name; a
     function of a module, since it runs in other processes."""
@@ -74,13 +92,7 @@ class SplitJobTest(tools.ToolTest):
             self.assertGreater(split["moved"], 0)
         if JOBS[job][0] == 1:
             self.assertGreater(split["without_images"] + split["dummies"], 0)
-        found, wanted = split["gradients"], paired["gradients"]
-        self.assertEqual(found.keys(), wanted.keys())
-        for name, gradient in wanted.items():
-            largest = gradient.abs().max().item()
-            self.assertGreater(largest, 0, name)
-            difference = (found[name] - gradient).abs().max().item()
-            self.assertLessEqual(difference, 1e-12 * largest, name)
+        assert_gradients(self, split["gradients"], paired["gradients"])
         return split
 
 

@@ -10,10 +10,6 @@ std::string TestDataPath(const std::string& name) {
   return "tests/server/text/bpe/testdata/" + name;
 }
 
-nlohmann::json ReadJsonOrFail(const std::string& path) {
-  return nlohmann::json::parse(ReadFile(path));
-}
-
 nlohmann::json SmallTokenizerJson(
     std::initializer_list<std::pair<std::string, std::string>> merges) {
   nlohmann::json vocab = nlohmann::json::object();

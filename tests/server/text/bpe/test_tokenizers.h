@@ -16,7 +16,6 @@ namespace ballast {
 
 // The path of a file of testdata.
 std::string TestDataPath(const std::string& name);
-nlohmann::json ReadJsonOrFail(const std::string& path);
 
 // A tokenizer.json for tests to modify: all 256 bytes as tokens whose ids are
 // the bytes' values, then `merges` in order, from id 256 on, in the byte
