@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -453,8 +452,8 @@ bool HelperProcess::Await(short events) {
   absl::Duration worked = absl::InfiniteDuration();  // until it is asked
   for (int idle = 0; idle < 4;) {
     pollfd ready = {child_.socket.get(), events, 0};
-    const int polled =
-        poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(slice)));
+    const int polled = options_.wait(
+        &ready, static_cast<int>(absl::ToInt64Milliseconds(slice)));
     if (polled > 0) return true;
     if (polled < 0) continue;  // a signal
     const absl::Duration now = ProcessorTime(child_.process);

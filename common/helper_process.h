@@ -1,6 +1,7 @@
 #ifndef BALLAST_COMMON_HELPER_PROCESS_H_
 #define BALLAST_COMMON_HELPER_PROCESS_H_
 
+#include <poll.h>
 #include <sys/types.h>
 
 #include <array>
@@ -164,6 +165,11 @@ class HelperProcess {
     HelperCounters* counters = nullptr;
     // The first exchange with each new process.
     std::function<absl::Status(HelperProcess*)> prepare = {};
+    // Waits for the process's socket; in tests, by their own clock.
+    std::function<int(pollfd* socket, int milliseconds)> wait =
+        [](pollfd* socket, int milliseconds) {
+          return poll(socket, 1, milliseconds);
+        };
   };
 
   // Starts nothing yet. `launch` starts a process: StartHelper, or by asking

@@ -16,7 +16,7 @@ enum ProbeRequest : uint32_t {
   kTrap,       // an illegal instruction
   kExit,       // with the status in digits
   kSpin,       // uses processor time until the limit of 1 s
-  kWork,       // as many seconds of processor time as the body says -> ""
+  kWork,       // with a pipe: uses processor time until it has ended -> ""
   kTakeMemory,  // more than its limit, and exits accordingly
   kManyBytes,   // -> 1 MiB
 };

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +15,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,24 +33,21 @@ using ::testing::HasSubstr;
 
 constexpr char kProbe[] = "tests/common/helper_probe";
 
-HelperProcess::Options ProbeOptions(absl::Duration patience) {
+HelperProcess::Options ProbeOptions() {
   return {.name = "the probe",
           .libraries = "no libraries",
-          .input_fault =
-              [](absl::string_view message) {
-                return absl::DataLossError(message);
-              },
-          .patience = patience};
+          .input_fault = [](absl::string_view message) {
+            return absl::DataLossError(message);
+          }};
 }
 
 class HelperProcessTest : public ::testing::Test {
  protected:
-  explicit HelperProcessTest(absl::Duration patience = absl::Seconds(60))
+  explicit HelperProcessTest(HelperProcess::Options options = ProbeOptions())
       : helper_(
             [&] {
-              HelperProcess::Options options = ProbeOptions(patience);
               options.counters = &counters_;
-              return options;
+              return std::move(options);
             }(),
             [] {
               return StartHelper({.name = "ballast-probe", .path = kProbe});
@@ -174,7 +173,7 @@ TEST_F(HelperProcessTest, AnErrorOfTheExchangeLeavesTheProcessRunning) {
 
 TEST_F(HelperProcessTest, EachNewProcessIsPrepared) {
   int prepared = 0;
-  HelperProcess::Options options = ProbeOptions(absl::Seconds(60));
+  HelperProcess::Options options = ProbeOptions();
   absl::Status result;
   options.prepare = [&](HelperProcess*) {
     ++prepared;
@@ -250,8 +249,7 @@ absl::StatusOr<HelperChild> Fork(HelperProcess* holder) {
 }
 
 TEST_F(HelperProcessTest, AForkedHelperIsOurChildAndForksNoMore) {
-  HelperProcess forked(ProbeOptions(absl::Seconds(60)),
-                       [this] { return Fork(&helper_); });
+  HelperProcess forked(ProbeOptions(), [this] { return Fork(&helper_); });
   EXPECT_EQ(*AskOf(&forked, kEcho, "from the fork"), "from the fork");
   EXPECT_NE(forked.process(), helper_.process());
   if (!kSanitized && CanBoxHelpers()) {
@@ -303,14 +301,52 @@ TEST_F(HelperProcessTest, DiesWithItsParentEvenIfItIsStopped) {
   close(pipe[1]);
 }
 
+// Time passes by what the process does alone, so that no load of the machine
+// makes it silent: a wait ends when the process has answered, has worked or was
+// stopped.
 class ImpatientTest : public HelperProcessTest {
  protected:
-  ImpatientTest() : HelperProcessTest(absl::Seconds(2)) {}
+  ImpatientTest()
+      : HelperProcessTest([this] {
+          HelperProcess::Options options = ProbeOptions();
+          options.patience = absl::Seconds(2);
+          options.wait = [this](pollfd* socket, int) { return Wait(socket); };
+          return options;
+        }()) {}
+
+  void StopProcess() {
+    stopped_ = helper_.process();
+    kill(stopped_, SIGSTOP);
+  }
+
+  int Wait(pollfd* socket) {
+    if (helper_.process() == stopped_) return poll(socket, 1, 0);
+    for (const absl::Duration before = Worked();;) {
+      const int polled = poll(socket, 1, 1);
+      if (polled != 0) return polled;
+      if (Worked() < before + absl::Milliseconds(2)) continue;
+      if (--working_waits_ == 0) work_.Reset();
+      return 0;
+    }
+  }
+
+  absl::Duration Worked() const {
+    clockid_t clock;
+    timespec time = {};
+    EXPECT_EQ(clock_getcpuclockid(helper_.process(), &clock), 0);
+    EXPECT_EQ(clock_gettime(clock, &time), 0);
+    return absl::DurationFromTimespec(time);
+  }
+
+  pid_t stopped_ = -1;
+  // The process works for so many waits, until this pipe ends.
+  int working_waits_ = 0;
+  OwnedFd work_;
 };
 
 TEST_F(ImpatientTest, AStoppedProcessIsReplaced) {
   ASSERT_TRUE(Ask(kEcho).ok());
-  kill(helper_.process(), SIGSTOP);
+  StopProcess();
   const auto answer = Ask(kEcho, "again");
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(*answer, "again");
@@ -319,13 +355,13 @@ TEST_F(ImpatientTest, AStoppedProcessIsReplaced) {
 
 TEST_F(ImpatientTest, ARequestThatDoesNotFitIntoAStoppedProcessEndsToo) {
   ASSERT_TRUE(Ask(kEcho).ok());
-  kill(helper_.process(), SIGSTOP);
+  StopProcess();
   EXPECT_TRUE(Ask(kEcho, std::string(10 << 20, 'x')).ok());
 }
 
 TEST_F(ImpatientTest, ProcessesThatAllStopMakeTheRequestUnavailable) {
   const absl::Status status = helper_.Ask([&]() -> absl::Status {
-    kill(helper_.process(), SIGSTOP);
+    StopProcess();
     uint32_t kind;
     std::string body;
     return helper_.Receive(100, &kind, &body);
@@ -337,7 +373,13 @@ TEST_F(ImpatientTest, ProcessesThatAllStopMakeTheRequestUnavailable) {
 }
 
 TEST_F(ImpatientTest, WorkIsNoSilence) {
-  EXPECT_TRUE(Ask(kWork, "3").ok());
+  int pipe[2];
+  ASSERT_EQ(pipe2(pipe, O_CLOEXEC | O_NONBLOCK), 0);
+  const OwnedFd read(pipe[0]);
+  work_ = OwnedFd(pipe[1]);
+  working_waits_ = 20;
+  EXPECT_TRUE(Ask(kWork, "", {read.get()}).ok());
+  EXPECT_LE(working_waits_, 0);
   EXPECT_EQ(helper_.starts(), 1u);
 }
 
