@@ -27,7 +27,18 @@ absl::Status StepGate::Look(uint64_t step) const {
 absl::Status StepGate::Enter(uint64_t step) {
   MutexLock lock(&mutex_);
   BALLAST_RETURN_IF_ERROR(CheckHeld(step));
-  if (!begun_ || step < reached_below_) return absl::OkStatus();
+  if (begun_ && step >= reached_below_) entered_.insert(step);
+  return absl::OkStatus();
+}
+
+absl::Status StepGate::Leave(uint64_t step, bool made) {
+  MutexLock lock(&mutex_);
+  const auto entered = entered_.find(step);
+  // Reached before, or nobody counts yet.
+  if (entered == entered_.end()) return absl::OkStatus();
+  entered_.erase(entered);
+  if (!made || step < reached_below_) return absl::OkStatus();
+  BALLAST_RETURN_IF_ERROR(CheckHeld(step));
   if (step >= kept_below_) {
     // The next change can begin after the kept steps once this server has
     // restarted, so no more are kept than a held step leaves free.
@@ -47,7 +58,7 @@ absl::Status StepGate::Enter(uint64_t step) {
 
 bool StepGate::Hold(uint64_t first, std::string why) {
   MutexLock lock(&mutex_);
-  if (first < reached_below_) return false;
+  if (first < ReachedBelow()) return false;
   held_from_ = first;
   // A step that is held now may pass later only after it has been kept.
   kept_below_ = std::min(kept_below_, first);
@@ -67,7 +78,13 @@ void StepGate::Raise(uint64_t below) {
 
 uint64_t StepGate::reached_below() const {
   MutexLock lock(&mutex_);
-  return reached_below_;
+  return ReachedBelow();
+}
+
+uint64_t StepGate::ReachedBelow() const {
+  if (entered_.empty()) return reached_below_;
+  const uint64_t last = *entered_.rbegin();
+  return std::max({reached_below_, last, last + 1});
 }
 
 ScheduleCache::ScheduleCache(const Scheduler* scheduler, size_t capacity,
@@ -124,7 +141,14 @@ ScheduleCache::Uses ScheduleCache::uses() const {
 
 absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Get(
     uint64_t step) {
-  if (gate_ != nullptr) BALLAST_RETURN_IF_ERROR(gate_->Enter(step));
+  if (gate_ == nullptr) return GetEntered(step);
+  BALLAST_RETURN_IF_ERROR(gate_->Enter(step));
+  absl::StatusOr<Shared> schedule = GetEntered(step);
+  BALLAST_RETURN_IF_ERROR(gate_->Leave(step, schedule.ok()));
+  return schedule;
+}
+
+absl::StatusOr<ScheduleCache::Shared> ScheduleCache::GetEntered(uint64_t step) {
   std::shared_ptr<CachedStep> cached;
   {
     MutexLock lock(&mutex_);

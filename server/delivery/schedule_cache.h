@@ -7,6 +7,7 @@
 #include <limits>
 #include <list>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -21,9 +22,9 @@
 namespace ballast {
 
 // Keeps apart the steps that ranks have reached and those that a change of the
-// configuration may still alter (docs/decisions/0086-revisions.md). Every
-// schedule of train that a rank may train on passes Enter first: a step that
-// has passed can no longer be held, and a step that is held does not pass.
+// configuration may still alter (docs/decisions/0086-revisions.md). A step is
+// reached once its schedule exists and is given to a rank, which may train on
+// it. It cannot be held from Enter on, and a step that is held does not enter.
 // Thread-safe.
 class StepGate {
  public:
@@ -46,9 +47,15 @@ class StepGate {
   // Before Begin every step passes and none counts: for a server's rehearsal.
   void Begin();
 
-  // Passes `step`. Errors: UNAVAILABLE (it is held: says why; it cannot be
-  // kept); as Close says.
+  // Before the schedule of `step` is made. Until Leave no change can begin at
+  // this step or before. Errors: UNAVAILABLE (it is held: says why); as Close
+  // says.
   absl::Status Enter(uint64_t step);
+
+  // After an Enter that was OK. If the schedule was `made`, the step is
+  // reached. Errors: UNAVAILABLE (it cannot be kept); as Close says. The
+  // schedule must then not be given out.
+  absl::Status Leave(uint64_t step, bool made);
 
   // As Enter, for somebody who looks at the step and does not train on it: it
   // does not count as reached.
@@ -64,16 +71,18 @@ class StepGate {
   // Holds nothing any more.
   void Release() { Hold(kNone, ""); }
 
-  // The first step that no rank has reached.
+  // The first step that no rank has reached or is about to.
   uint64_t reached_below() const;
 
  private:
   absl::Status CheckHeld(uint64_t step) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t ReachedBelow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
   bool begun_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t reached_below_ ABSL_GUARDED_BY(mutex_);
+  std::multiset<uint64_t> entered_ ABSL_GUARDED_BY(mutex_);  // not left yet
   uint64_t kept_below_ ABSL_GUARDED_BY(mutex_);
   uint64_t held_from_ ABSL_GUARDED_BY(mutex_) = kNone;
   std::string why_ ABSL_GUARDED_BY(mutex_);
@@ -92,7 +101,7 @@ class ScheduleCache {
                 ActiveSamples* active = nullptr, StepGate* gate = nullptr);
 
   // For ranks, which may train on it. Blocks while the schedule is computed.
-  // Errors: as the scheduler and StepGate::Enter.
+  // Errors: as the scheduler and StepGate.
   absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> Get(uint64_t step);
 
   // Like Get, for callers that look at many steps and train on none: a schedule
@@ -117,6 +126,7 @@ class ScheduleCache {
     std::shared_ptr<const v1::StepSchedule> schedule;  // valid once done and OK
   };
 
+  absl::StatusOr<Shared> GetEntered(uint64_t step);
   std::shared_ptr<CachedStep> Find(uint64_t step)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<v1::StepSchedule> Compute(uint64_t step) const;

@@ -1,6 +1,7 @@
 #include "server/delivery/schedule_cache.h"
 
 #include <atomic>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -13,6 +14,7 @@ class CountingScheduler : public Scheduler {
  public:
   absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const override {
     ++computed;
+    if (on_schedule != nullptr) on_schedule(step);
     if (step == 666) return absl::OutOfRangeError("no such step");
     v1::StepSchedule schedule;
     schedule.set_step(step);
@@ -22,6 +24,7 @@ class CountingScheduler : public Scheduler {
   const v1::Job& job() const override { return job_; }
 
   mutable std::atomic<int> computed{0};
+  std::function<void(uint64_t step)> on_schedule;
 
  private:
   v1::Fingerprint fingerprint_;
@@ -63,6 +66,53 @@ TEST(ScheduleCacheTest, ConcurrentCallersGetTheSameSchedule) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(scheduler.computed, 5);
+}
+
+// A step that does not exist is asked for far beyond those that are trained.
+TEST(ScheduleCacheTest, OnlyStepsThatAreGivenOutAreReached) {
+  CountingScheduler scheduler;
+  uint64_t kept = 0;
+  StepGate gate(0, [&](uint64_t below) {
+    kept = below;
+    return absl::OkStatus();
+  });
+  gate.Begin();
+  ScheduleCache cache(&scheduler, 2, nullptr, &gate);
+  EXPECT_EQ(cache.Get(666).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(gate.reached_below(), 0u);
+  EXPECT_EQ(kept, 0u);
+  EXPECT_TRUE(cache.Get(3).ok());
+  EXPECT_EQ(gate.reached_below(), 4u);
+  EXPECT_EQ(kept, 3 + StepGate::kAhead);
+  EXPECT_FALSE(gate.Hold(3, "agreeing"));
+  EXPECT_TRUE(gate.Hold(4, "agreeing"));
+}
+
+TEST(ScheduleCacheTest, NoChangeBeginsAtAStepThatIsBeingMade) {
+  CountingScheduler scheduler;
+  StepGate gate(0, [](uint64_t) { return absl::OkStatus(); });
+  gate.Begin();
+  scheduler.on_schedule = [&](uint64_t step) {
+    EXPECT_EQ(gate.reached_below(), step + 1);
+    EXPECT_FALSE(gate.Hold(step, "agreeing"));
+    EXPECT_TRUE(gate.Hold(step + 1, "agreeing"));
+  };
+  ScheduleCache cache(&scheduler, 2, nullptr, &gate);
+  EXPECT_TRUE(cache.Get(3).ok());
+  EXPECT_TRUE(absl::IsUnavailable(cache.Get(4).status()));
+}
+
+TEST(ScheduleCacheTest, AStepThatCannotBeKeptIsNotGivenOut) {
+  CountingScheduler scheduler;
+  absl::Status disk = absl::ResourceExhaustedError("full");
+  StepGate gate(0, [&](uint64_t) { return disk; });
+  gate.Begin();
+  ScheduleCache cache(&scheduler, 2, nullptr, &gate);
+  EXPECT_TRUE(absl::IsUnavailable(cache.Get(3).status()));
+  EXPECT_EQ(gate.reached_below(), 0u);
+  disk = absl::OkStatus();
+  EXPECT_TRUE(cache.Get(3).ok());
+  EXPECT_EQ(gate.reached_below(), 4u);
 }
 
 }  // namespace

@@ -452,6 +452,7 @@ class SimulatedJob {
     if (step > *std::min_element(ranks_.begin(), ranks_.end())) return;
     Server& server = servers_[Draw(servers_.size())];
     if (!server.up || !server.gate->Enter(step).ok()) return;
+    if (!server.gate->Leave(step, /*made=*/true).ok()) return;
     trained_[step].insert(At(server.agreement->book(), step));
     ++step;
   }
