@@ -11,6 +11,7 @@
 #include <simdjson.h>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
@@ -103,17 +104,32 @@ absl::StatusOr<std::string> ParseContent(object turn, uint32_t* audios) {
   return text;
 }
 
+// Whether a text under this key is a remark, such as a loss that was measured.
+bool IsFigure(absl::string_view key, absl::string_view text) {
+  bool flag;
+  return key == "loss" && !absl::SimpleAtob(text, &flag);
+}
+
 // The weight that `weight`, `loss` and `train` of a turn give it: OpenAI's,
 // ms-swift's and Axolotl's names.
 absl::StatusOr<float> GetWeight(object turn) {
   float weight = 1;
   for (const char* key : {"weight", "loss", "train"}) {
     element value;
-    if (turn[key].get(value) != SUCCESS) continue;
+    if (turn[key].get(value) != SUCCESS || value.is_null()) continue;
     bool flag = true;
     double number = 1;
-    if (value.get(flag) == SUCCESS) number = flag ? 1 : 0;
-    if (value.get(number) != SUCCESS && number == 1) continue;
+    std::string_view said;
+    if (value.get(flag) == SUCCESS) {
+      number = flag ? 1 : 0;
+    } else if (value.get(number) != SUCCESS) {
+      const bool is_text = value.get(said) == SUCCESS;
+      if (is_text && (said.empty() || IsFigure(key, View(said)))) continue;
+      return DataFaultError(absl::StrCat(
+          "`", key, "` is ",
+          is_text ? absl::StrCat("'", Printable(View(said)), "'") : "no number",
+          "; wanted 0 to 1"));
+    }
     // Elsewhere other numbers are figures, such as a loss that was measured.
     const bool is_weight = absl::string_view(key) == "weight";
     if (!is_weight && number != 0) continue;

@@ -157,17 +157,26 @@ absl::StatusOr<Mentioned> ReadPairTurns(const PairJson& pair) {
   return std::move(of[0]);
 }
 
-// What the turns mention.
-absl::StatusOr<Mentioned> ReadTurns(const object& root) {
-  Mentioned mentioned;
-  for (const char* key : {"video_start", "video_end"}) {
+// Refuses what a part would say of its video or clip of audio, next to the
+// turns of a sample that has some.
+absl::Status CheckBesideTurns(const object& root) {
+  for (const char* key :
+       {"video_start", "video_end", "audio_start", "audio_end", "start", "end",
+        "fps", "sample_fps", "raw_fps", "nframes"}) {
     element value;
     if (root.at_key(key).get(value) != SUCCESS || value.is_null()) continue;
     return DataFaultError(absl::StrCat(
         "`", key,
-        "` beside the turns is not read; name the video and its clip in a "
-        "part of type video"));
+        "` beside the turns is not read; name the video or clip of audio in a "
+        "part, with its `start`, `end` and `fps`; if the key only describes "
+        "the file, remove it"));
   }
+  return absl::OkStatus();
+}
+
+// What the turns mention.
+absl::StatusOr<Mentioned> ReadTurns(const object& root) {
+  Mentioned mentioned;
   BALLAST_ASSIGN_OR_RETURN(const std::optional<PairJson> pair,
                            ReadPair(root, /*images=*/0));
   if (pair.has_value()) return ReadPairTurns(*pair);
@@ -403,6 +412,7 @@ absl::Status CheckNames(
 absl::StatusOr<std::vector<JsonVideo>> ReadVideoParts(absl::string_view json) {
   simdjson::dom::parser parser;
   BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
+  BALLAST_RETURN_IF_ERROR(CheckBesideTurns(root));
   BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
   return std::move(mentioned.videos);
 }
@@ -410,6 +420,7 @@ absl::StatusOr<std::vector<JsonVideo>> ReadVideoParts(absl::string_view json) {
 absl::StatusOr<std::vector<JsonVideo>> ReadAudioParts(absl::string_view json) {
   simdjson::dom::parser parser;
   BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
+  BALLAST_RETURN_IF_ERROR(CheckBesideTurns(root));
   BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
   return std::move(mentioned.clips);
 }
@@ -486,6 +497,9 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
           "`video` or `videos`; name its path in the part, and leave out the "
           "key");
     }
+  }
+  if (!sample.videos.empty() || !sample.clips.empty()) {
+    BALLAST_RETURN_IF_ERROR(CheckBesideTurns(root));
   }
   if (sample.videos.empty() && mentioned.has_video_mark) {
     return DataFaultError(

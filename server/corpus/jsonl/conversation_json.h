@@ -19,7 +19,8 @@ namespace ballast {
 // if one of its objects has a key twice (simdjson takes the first, Python the
 // last), or if what it says of its media would be passed over: bounds or a size
 // of a part of an image, which qwen-vl-utils reads there (`max_pixels`,
-// `resized_height`, …), and `video_start` or `video_end` next to the turns.
+// `resized_height`, …), and next to the turns what a part says of a video or a
+// clip of audio (`start`, `fps`, …), if there is one.
 // Turns are `conversations`, `messages` or `conversation`, a list or the text
 // of one in JSON; of a preference pair (pair_json.h) the turns of both answers,
 // which name the same images. Other errors then: as ReadPair; videos or audio.

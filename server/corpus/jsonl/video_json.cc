@@ -92,8 +92,8 @@ absl::StatusOr<std::optional<JsonVideo>> ReadVideo(const element& value) {
 
 absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
   for (const char* name :
-       {"nframes", "min_frames", "max_frames", "min_pixels", "max_pixels",
-        "total_pixels", "resized_height", "resized_width"}) {
+       {"nframes", "num_frames", "min_frames", "max_frames", "min_pixels",
+        "max_pixels", "total_pixels", "resized_height", "resized_width"}) {
     if (!HasKey(part, name)) continue;
     return DataFaultError(
         absl::StrCat("`", name,

@@ -432,13 +432,18 @@ class MappedRows final : public ParquetRows {
                              SettingsAt(turns, i, kTurnSettings,
                                         /*numbers_alone=*/true));
     json->AddSettings(settings);
-    for (const char* key : kTurnKeys) {
+    const auto add = [&](const char* key) {
       const auto values = GetField(turns, key);
-      if (values == nullptr || !SaysSomething(*values, i)) continue;
+      if (values == nullptr || !SaysSomething(*values, i)) return;
       std::string value;
       AppendJson(*values, i, &value);
       json->AddKey(key, value);
+    };
+    for (const char* key : kTurnSettings) {
+      const auto values = GetField(turns, key);
+      if (values != nullptr && !IsNumber(*values->type())) add(key);
     }
+    for (const char* key : kTurnKeys) add(key);
     for (const std::string& key : mapping_.turn_fields) {
       const auto values = GetField(turns, key);
       if (values == nullptr || values->IsNull(i) || IsSetting(key)) continue;

@@ -90,7 +90,8 @@ std::string ParquetColumnsKey(const v1::Source& source) {
   //   7: a column of audio of another shape is refused, and
   //      media of pairs and of turns that are text are compared with parts;
   //      videos and clips of documents of parallel lists, and clips of presets
-  constexpr int kRowRules = 7;
+  //   8: `num_frames` of a part, and `weight` or `train` that are text
+  constexpr int kRowRules = 8;
   std::string key =
       absl::StrCat(columns.recognise ? "recognised" : "", "\n", kRowRules);
   const auto add = [&key](const std::string& text) {

@@ -43,14 +43,10 @@ TurnFields GetFields(TurnShape shape);
 // pixels are meant: clips, rates and bounds, as conversations in JSON name
 // them.
 inline constexpr const char* kPartSettings[] = {
-    "start",        "end",
-    "video_start",  "video_end",
-    "fps",          "sample_fps",
-    "raw_fps",      "nframes",
-    "min_frames",   "max_frames",
-    "min_pixels",   "max_pixels",
-    "total_pixels", "resized_height",
-    "resized_width"};
+    "start",      "end",          "video_start",    "video_end",
+    "fps",        "sample_fps",   "raw_fps",        "nframes",
+    "num_frames", "min_frames",   "max_frames",     "min_pixels",
+    "max_pixels", "total_pixels", "resized_height", "resized_width"};
 
 // The fields of a turn that say how much it counts, and the others that some
 // templates write.

@@ -480,13 +480,20 @@ def from_sharegpt(turn):
     return {**rest, "role": SHAREGPT[name], "content": value}
 
 
+FLAGS = ("true", "t", "yes", "y", "1", "false", "f", "no", "n", "0")
+
+
 def weight_of(message):
     """How much of a message of the assistant is learnt, from 0 to 1."""
     weight = 1
     for key in ("weight", "loss", "train"):
         value = message.get(key)
         # Elsewhere other numbers are figures, such as a loss that was measured.
-        if value is None or (key != "weight" and value not in (False, True, 0)):
+        if isinstance(value, str):
+            is_figure = key == "loss" and value.lower() not in FLAGS
+        else:
+            is_figure = key != "weight" and isinstance(value, (int, float)) and value not in (False, True, 0)
+        if value is None or value == "" or is_figure:
             continue
         if not isinstance(value, (int, float)) or not 0 <= value <= 1:
             raise Refusal(f"`{key}` is {value!r}; wanted 0 to 1")

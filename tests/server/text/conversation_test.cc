@@ -119,6 +119,16 @@ TEST(ParseConversationTest, RefusesTurnsThatAreNotLearntAsTheyStand) {
   }
   EXPECT_EQ(parse("assistant", R"("weight": 1.5)").message(),
             "turn 2: `weight` is 1.5; wanted 0 to 1");
+  // Text says nothing of how much a turn counts, and would count as 1.
+  for (const char* keys :
+       {R"("weight": "0.5")", R"("weight": "light")", R"("train": "false")",
+        R"("loss": "False")", R"("train": [0])", R"("weight": {})"}) {
+    EXPECT_THAT(std::string(parse("assistant", keys).message()),
+                HasSubstr("; wanted 0 to 1"))
+        << keys;
+  }
+  EXPECT_EQ(parse("assistant", R"("train": "false")").message(),
+            "turn 2: `train` is 'false'; wanted 0 to 1");
   for (const char* keys :
        {R"("tool_calls": [{"id": "x"}])", R"("function_call": {"name": "x"})",
         R"("reasoning_content": "so")"}) {
@@ -134,7 +144,7 @@ TEST(ParseConversationTest, RefusesTurnsThatAreNotLearntAsTheyStand) {
        {R"("weight": 1)", R"("weight": 1.0)", R"("loss": true)",
         R"("train": null)", R"("tool_calls": null)", R"("tool_calls": [])",
         R"("reasoning_content": "")", R"("name": "x")", R"("loss": 1.25)",
-        R"("weight": "light")"}) {
+        R"("loss": "low")", R"("weight": "")"}) {
     EXPECT_TRUE(parse("assistant", keys).ok()) << keys;
   }
 }

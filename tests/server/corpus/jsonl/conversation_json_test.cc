@@ -180,15 +180,23 @@ TEST(ConversationJsonTest, RefusesImagesWithASizeOfTheirOwn) {
 
 // The model would see the whole video.
 TEST(ConversationJsonTest, RefusesAClipBesideTheTurns) {
-  for (const char* key : {"video_start", "video_end"}) {
-    const std::string json =
-        absl::StrCat(R"({"video": "a.mp4", ")", key,
-                     R"(": 3, "conversations": [{"from": "human", "value":
-                     "<video>"}]})");
-    const std::string wanted =
-        absl::StrCat("`", key, "` beside the turns is not read");
-    EXPECT_THAT(ParseJsonSample(json).status().message(), HasSubstr(wanted));
-    EXPECT_THAT(ReadVideoParts(json).status().message(), HasSubstr(wanted));
+  for (const char* key :
+       {"video_start", "video_end", "start", "end", "fps", "nframes"}) {
+    for (const char* medium : {"video", "audio"}) {
+      const std::string json = absl::StrCat(
+          R"({")", medium, R"(": "a.mp4", ")", key,
+          R"(": 3, "conversations": [{"from": "human", "value": "<)", medium,
+          R"(>"}]})");
+      const std::string wanted =
+          absl::StrCat("`", key, "` beside the turns is not read");
+      EXPECT_THAT(ParseJsonSample(json).status().message(), HasSubstr(wanted));
+      // As for members of tars.
+      EXPECT_THAT(ReadVideoParts(json).status().message(), HasSubstr(wanted));
+      EXPECT_THAT(ReadAudioParts(json).status().message(), HasSubstr(wanted));
+    }
+    EXPECT_TRUE(ParseJsonSample(absl::StrCat(R"({"image": "a.jpg", ")", key,
+                                             R"(": 3, "conversations": []})"))
+                    .ok());
   }
   EXPECT_TRUE(
       ParseJsonSample(R"({"image": "a.jpg", "video_start": null})").ok());
@@ -368,7 +376,8 @@ TEST(ConversationJsonTest, ReadsTheClipOfAVideo) {
   EXPECT_EQ(sample->videos[0].end, 9);
   EXPECT_EQ(sample->videos[0].fps, 4);
   EXPECT_FALSE(sample->videos[1].start.has_value());
-  for (const char* key : {"nframes", "max_pixels", "total_pixels"}) {
+  for (const char* key :
+       {"nframes", "num_frames", "max_pixels", "total_pixels"}) {
     EXPECT_THAT(
         ParseJsonSample(absl::StrCat(
                             R"({"messages": [{"content": [{"type": "video",

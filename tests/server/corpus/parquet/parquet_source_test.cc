@@ -323,10 +323,12 @@ TEST_F(ParquetSourceTest, KeepsHowMuchTurnsCount) {
     return sample.ok() ? sample->text : "";
   };
   const std::string user = R"({"messages":[{"role":"human","content":"q"},)";
-  EXPECT_EQ(text(0), user + R"({"role":"gpt","content":"a","weight":0}]})");
-  EXPECT_EQ(text(1), user + R"({"role":"gpt","content":"a","weight":1}]})");
+  EXPECT_EQ(text(0), user + R"({"role":"gpt","content":"a","weight":0,)"
+                            R"("loss":"low","train":"false"}]})");
+  EXPECT_EQ(text(1), user + R"({"role":"gpt","content":"a","weight":1,)"
+                            R"("loss":"low"}]})");
   EXPECT_EQ(text(2), user + R"({"role":"gpt","content":"a",)"
-                            R"("reasoning_content":"so"}]})");
+                            R"("loss":"low","reasoning_content":"so"}]})");
 }
 
 // They are keys beside the turns, and in them; of a document beside its text.

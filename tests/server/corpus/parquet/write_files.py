@@ -189,7 +189,7 @@ def invalid_utf8():
 def turn_weights():
     """Turns that are not to be learnt as they stand."""
     turn = pa.struct([("from", pa.string()), ("value", pa.string()),
-                      ("weight", pa.int64()), ("loss", pa.string()),
+                      ("weight", pa.int64()), ("loss", pa.string()), ("train", pa.string()),
                       ("reasoning_content", pa.string())])
 
     def answered(**keys):
@@ -197,7 +197,7 @@ def turn_weights():
                 {"from": "gpt", "value": "a", "loss": "low", **keys}]
 
     write("turn_weights.parquet", pa.table({"conversations": pa.array(
-        [answered(weight=0), answered(weight=1, reasoning_content=""),
+        [answered(weight=0, train="false"), answered(weight=1, reasoning_content=""),
          answered(reasoning_content="so")], pa.list_(turn))}), [], [])
 
 

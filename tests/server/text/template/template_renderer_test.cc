@@ -131,6 +131,22 @@ TEST_F(TemplateRendererTest, ReadsTheFormsOfData) {
   EXPECT_THAT(Say(roles, R"({"messages": [{"role": "assistant", "content": "q",
                                            "weight": "1"}]})"),
               HasSubstr("`weight` is '1'; wanted 0 to 1"));
+  for (const char* keys :
+       {R"("train": "false")", R"("loss": "False")", R"("train": [0])"}) {
+    EXPECT_THAT(Say(roles, absl::StrCat(R"({"messages": [{"role": "assistant",
+                                            "content": "q", )",
+                                        keys, "}]}")),
+                HasSubstr("; wanted 0 to 1"))
+        << keys;
+  }
+  for (const char* keys : {R"("train": null)", R"("loss": "low")",
+                           R"("weight": "")", R"("loss": 1.25)"}) {
+    EXPECT_EQ(Say(roles, absl::StrCat(R"({"messages": [{"role": "assistant",
+                                          "content": "q", )",
+                                      keys, "}]}")),
+              "assistant=q;null")
+        << keys;
+  }
   EXPECT_THAT(Say(roles, "[1"), HasSubstr("JSONDecodeError"));
   // Bridge's key; and keys of which nothing would be read.
   EXPECT_EQ(Say(roles, R"({"conversation": [{"role": "user",
