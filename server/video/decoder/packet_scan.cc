@@ -4,11 +4,15 @@ extern "C" {
 #include <libavutil/display.h>
 }
 
+#include <string.h>
+
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace ballast::video_decoder {
 namespace {
@@ -24,6 +28,10 @@ bool IsShown(const AVPacket& packet, AVCodecID codec, bool has_payload) {
   if (codec != AV_CODEC_ID_VP8 || !has_payload || packet.size == 0) return true;
   return (packet.data[0] & kShowFrame) != 0;
 }
+
+// What is read of a list of fragments, and of boxes at the top of a file.
+constexpr uint64_t kMaxIndexBytes = 1 << 20;
+constexpr int kMaxBoxes = 1 << 20;
 
 // Bytes of a packet that are read to see whether decoding can begin with it.
 constexpr size_t kPeekedBytes = 4096;
@@ -106,6 +114,106 @@ class IndexedKeys {
   int next_ = 0;
 };
 
+uint64_t ReadNumber(const uint8_t* from, int bytes) {
+  uint64_t number = 0;
+  for (int i = 0; i < bytes; ++i) number = number << 8 | from[i];
+  return number;
+}
+
+uint32_t ReadLittle(const uint8_t* from) {
+  return static_cast<uint32_t>(from[0] | from[1] << 8 | from[2] << 16) |
+         static_cast<uint32_t>(from[3]) << 24;
+}
+
+// The functions below return the byte to which a container without a list of
+// frames says that it reaches; 0 if it does not say it.
+
+// The end of Matroska's segment.
+uint64_t SegmentEnd(MediaInput* input) {
+  constexpr uint64_t kSegment = 0x18538067;
+  uint64_t at = 0;
+  for (int elements = 0; elements < 8; ++elements) {
+    uint8_t head[12] = {};  // a name and a length of this element
+    input->Peek(static_cast<int64_t>(at), sizeof(head), head);
+    const int name_bytes = std::countl_zero(head[0]) + 1;
+    if (name_bytes > 4) return 0;
+    const int bytes = std::countl_zero(head[name_bytes]) + 1;
+    if (bytes > 8) return 0;
+    const uint64_t most = (uint64_t{1} << 7 * bytes) - 1;
+    const uint64_t length = ReadNumber(head + name_bytes, bytes) & most;
+    if (length == most) return 0;  // it is not known
+    at += static_cast<uint64_t>(name_bytes + bytes) + length;
+    if (ReadNumber(head, name_bytes) == kSegment) return at;
+    if (at >= input->bytes()) return 0;
+  }
+  return 0;
+}
+
+// The end of the last of AVI's RIFF chunks. A program that is killed while it
+// writes leaves no length.
+uint64_t RiffEnd(MediaInput* input) {
+  uint64_t at = 0;
+  uint8_t head[8];
+  while (input->Peek(static_cast<int64_t>(at), sizeof(head), head) ==
+             sizeof(head) &&
+         memcmp(head, "RIFF", 4) == 0) {
+    const uint32_t length = ReadLittle(head + 4);
+    if (length == 0 || length == UINT32_MAX) return 0;
+    at += sizeof(head) + length;
+  }
+  // The last byte may be missing padding.
+  return at == 0 ? 0 : at - 1;
+}
+
+// The end of the last fragment of MP4, by its own length or an index before it.
+uint64_t FragmentsEnd(MediaInput* input) {
+  uint64_t end = 0;
+  uint64_t at = 0;
+  for (int boxes = 0; boxes < kMaxBoxes && at < input->bytes(); ++boxes) {
+    uint8_t head[16] = {};  // 32-bit length, name, 64-bit length
+    input->Peek(static_cast<int64_t>(at), sizeof(head), head);
+    uint64_t length = ReadNumber(head, 4);
+    if (length == 1) length = ReadNumber(head + 8, 8);
+    const auto is = [&](const char* name) {
+      return memcmp(head + 4, name, 4) == 0;
+    };
+    // Anything may follow the fragments.
+    const bool is_fragment = is("moof") || is("mdat");
+    if (length < 8 || length > (is_fragment ? INT64_MAX : input->bytes()))
+      break;
+    if (is("sidx") && length >= 40 && length <= kMaxIndexBytes) {
+      std::vector<uint8_t> index(length);
+      input->Peek(static_cast<int64_t>(at), length, index.data());
+      // After version, flags, two numbers and two times: the distance of the
+      // first fragment, and the length of each.
+      const bool is_long = index[8] != 0;
+      size_t next = is_long ? 28 : 24;
+      uint64_t to = at + length + ReadNumber(&index[next], is_long ? 8 : 4);
+      for (next += is_long ? 12 : 8; next + 12 <= length; next += 12) {
+        to += ReadNumber(&index[next], 4) & INT32_MAX;
+      }
+      end = std::max(end, to);
+    }
+    at += length;
+    if (is_fragment) end = std::max(end, at);
+  }
+  return end;
+}
+
+bool Reaches(MediaInput* input, Fault* fault) {
+  const std::string name = input->format()->iformat->name;
+  const uint64_t end = name == "avi"                        ? RiffEnd(input)
+                       : name.find("matroska") != name.npos ? SegmentEnd(input)
+                       : name.find("mp4") != name.npos ? FragmentsEnd(input)
+                                                       : 0;
+  if (end <= input->bytes()) return true;
+  *fault = {Outcome::kRefused,
+            "the file was cut short: it says that it reaches to byte " +
+                std::to_string(end) + ", and it has " +
+                std::to_string(input->bytes()) + " bytes"};
+  return false;
+}
+
 // Checks that all frames that the header lists are in the file: FFmpeg reads a
 // file that was cut short as a shorter video.
 bool CheckWhole(MediaInput* input, Fault* fault) {
@@ -129,6 +237,7 @@ bool CheckWhole(MediaInput* input, Fault* fault) {
 bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
   const bool has_payload = !input->CanHidePayload();
   if (!has_payload) input->HidePayload();
+  if (has_payload && !Reaches(input, fault)) return false;
   const std::unique_ptr<AVPacket, FreePacket> packet(av_packet_alloc());
   if (packet == nullptr) {
     *fault = {Outcome::kNoMemory, "no memory for a packet"};

@@ -9,6 +9,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -116,19 +117,47 @@ TEST_F(DamagedVideoTest, ThingsThatAreNoVideosAreRefused) {
 }
 
 TEST_F(DamagedVideoTest, AFileThatWasCutShortIsNoShorterVideo) {
-  const std::string whole =
-      ReadFile(MakeVideo("whole.mp4", "64x48", "2",
-                         "-c:v libx264 -pix_fmt yuv420p -movflags faststart"));
   VideoReader reader(1);
-  for (const size_t lost : {size_t{1}, whole.size() / 3}) {
-    const std::string path = VideoPath("cut.mp4");
+  const auto read = [&](const std::string& bytes, size_t lost) {
+    const std::string path = VideoPath("cut");
     std::ofstream(path, std::ios::binary)
-        << whole.substr(0, whole.size() - lost);
-    const absl::Status status =
-        reader.ReadFacts(OpenVideo(path).bytes).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(status.message(), HasSubstr("the file was cut short"));
+        << bytes.substr(0, bytes.size() - lost);
+    return reader.ReadFacts(OpenVideo(path).bytes).status();
+  };
+  constexpr char kH264[] = "-c:v libx264 -g 30 -pix_fmt yuv420p";
+  const std::string fragments = absl::StrCat(kH264, " -movflags ");
+  for (const auto& [name, arguments] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"whole.mp4", absl::StrCat(kH264, " -movflags faststart")},
+           {"whole.mov", absl::StrCat(fragments, "frag_keyframe+empty_moov")},
+           {"indexed.mp4", absl::StrCat(fragments,
+                                        "frag_keyframe+empty_moov+global_sidx"
+                                        "+skip_trailer")},
+           {"whole.mkv", kH264},
+           {"whole.webm", "-c:v libvpx -b:v 100k"},
+           {"whole.avi", "-c:v mpeg4"}}) {
+    const std::string whole =
+        ReadFile(MakeVideo(name, "64x48", "2", arguments));
+    EXPECT_TRUE(read(whole, 0).ok()) << name;
+    for (const size_t lost : {whole.size() / 10, whole.size() / 5}) {
+      const absl::Status status = read(whole, lost);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument)
+          << name << " " << status;
+      EXPECT_THAT(status.message(), HasSubstr("the file was cut short"))
+          << name;
+    }
+    // Between two fragments, the index alone shows it.
+    if (name != "indexed.mp4") continue;
+    EXPECT_THAT(read(whole, whole.size() - (whole.rfind("moof") - 4)).message(),
+                HasSubstr("the file was cut short"));
   }
+  // They say no length. What is there is the video.
+  const std::string stream =
+      ReadFile(MakeVideo("whole.ts", "64x48", "2", kH264));
+  EXPECT_TRUE(read(stream, stream.size() / 3).ok());
+  const std::string live = ReadFile(
+      MakeVideo("live.mkv", "64x48", "2", absl::StrCat(kH264, " -live 1")));
+  EXPECT_TRUE(read(live, live.size() / 3).ok());
 }
 
 TEST_F(DamagedVideoTest, AProcessThatDiedIsReplaced) {
