@@ -139,7 +139,8 @@ std::string GetLine(uint64_t step, const v1::GetSamplesResponse::Sample& sample,
 
 absl::Status PrintSamples(QueryClient* client, uint64_t first, uint64_t steps,
                           v1::Split split, bool json, std::ostream* out) {
-  for (uint64_t step = first; step < first + steps; ++step) {
+  for (uint64_t i = 0; i < steps; ++i) {
+    const uint64_t step = first + i;
     uint32_t done = 0;
     while (true) {
       BALLAST_ASSIGN_OR_RETURN(const v1::GetSamplesResponse answer,

@@ -352,6 +352,12 @@ TEST_F(BallastctlTest, ScheduleEqualsPlans) {
   EXPECT_THAT(out_.str(), HasSubstr("step 5"));
 }
 
+// The server is asked, and says why not.
+TEST_F(BallastctlTest, SamplesOfTheLastNumberAreAskedFor) {
+  EXPECT_TRUE(absl::IsUnimplemented(PrintSamples(
+      &metrics_, UINT64_MAX, 1, v1::SPLIT_TRAIN, /*json=*/false, &out_)));
+}
+
 TEST_F(BallastctlTest, WatchedSchedulesAreTheSame) {
   ASSERT_TRUE(PrintSchedules(client_.get(), kStep, 3, true, &out_).ok());
   const std::string wanted = out_.str();
