@@ -519,8 +519,20 @@ void RemoveUnfinished(const std::string& folder, absl::string_view name) {
   }
 }
 
+absl::Status CheckReplaceable(const std::string& path) {
+  struct stat found;
+  // No rename replaces a folder.
+  if (stat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode) ||
+      S_ISDIR(found.st_mode)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, " is no regular file and is not replaced; wanted a new path"));
+}
+
 absl::Status ReplaceFile(const std::string& path,
                          absl::FunctionRef<absl::Status(File& file)> write) {
+  BALLAST_RETURN_IF_ERROR(CheckReplaceable(path));
   const std::string folder = GetFolder(path);
   std::error_code error;
   std::filesystem::create_directories(folder, error);

@@ -206,7 +206,7 @@ absl::Status ReadPieces(const FileView& file,
 // After an error `path` is as it was. Two concurrent writers do not disturb
 // each other; the last one's file stays. The unfinished file is called
 // `PATH.writing.XXXXXX` and is locked while its process lives. Blocks on the
-// disk. Errors: as File, naming the file; of `write`.
+// disk. Errors: as File, naming the file; as CheckReplaceable; of `write`.
 absl::Status ReplaceFile(const std::string& path,
                          absl::FunctionRef<absl::Status(File& file)> write);
 
@@ -219,6 +219,10 @@ void RemoveUnfinished(const std::string& folder, absl::string_view name = "");
 // removed what is left of it. Else as ReplaceFile.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces);
+
+// INVALID_ARGUMENT if `path` is a device, a pipe or a socket, which a rename
+// would replace.
+absl::Status CheckReplaceable(const std::string& path);
 
 }  // namespace ballast
 

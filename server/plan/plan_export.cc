@@ -17,12 +17,14 @@
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 #include "server/config/topology.h"
+#include "server/corpus/file.h"
 
 namespace ballast {
 
 absl::StatusOr<std::unique_ptr<PlanRowWriter>> PlanRowWriter::Create(
     const std::string& path, const v1::Config& config,
     const std::vector<const SampleSource*>& sources) {
+  BALLAST_RETURN_IF_ERROR(CheckReplaceable(path));
   std::unique_ptr<PlanRowWriter> writer(new PlanRowWriter);
   writer->path_ = path;
   writer->sources_ = sources;

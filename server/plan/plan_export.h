@@ -37,7 +37,7 @@ class PlanRowWriter {
   };
 
   // `sources` are config.sources, are not owned and outlive this. Errors: as
-  // PlanTableWriter::Create.
+  // PlanTableWriter::Create, CheckReplaceable.
   static absl::StatusOr<std::unique_ptr<PlanRowWriter>> Create(
       const std::string& path, const v1::Config& config,
       const std::vector<const SampleSource*>& sources);

@@ -178,6 +178,13 @@ TEST(AtomicFileTest, AFailureLeavesNothing) {
   EXPECT_FALSE(WriteFileAtomically(folder + "/file/below", {"a"}).ok());
 }
 
+TEST(AtomicFileTest, ReplacesNoDeviceOrPipe) {
+  const std::string pipe = TestFolder() + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_TRUE(absl::IsInvalidArgument(WriteFileAtomically(pipe, {"a"})));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+}
+
 TEST(MediaRootTest, OpensFilesInside) {
   const std::string folder = TestFolder();
   WriteFile(folder + "/root/sub/a.jpg", "inside");

@@ -1,5 +1,7 @@
 #include "server/plan/plan_export.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -40,6 +42,13 @@ TEST(ComparePlansTest, DataComeFirstInTheOrderOfSteps) {
   b["order.seed"] = "2";
   EXPECT_EQ(ComparePlans(MakeFingerprint(a), MakeFingerprint(b))[0].key,
             "order.seed");
+}
+
+TEST(PlanRowWriterTest, ReplacesNoDeviceOrPipe) {
+  const std::string pipe = ::testing::TempDir() + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      PlanRowWriter::Create(pipe, v1::Config(), {}).status()));
 }
 
 using ::testing::ElementsAre;
