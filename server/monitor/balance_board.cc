@@ -1,5 +1,7 @@
 #include "server/monitor/balance_board.h"
 
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "common/log.h"
@@ -122,16 +124,24 @@ void BalanceBoard::OnStep(uint64_t step) {
 void BalanceBoard::Reach(const Shared& balance) {
   auto sums_only = std::make_shared<v1::StepBalance>(*balance);
   DropRanks(sums_only.get());
+  const std::optional<uint64_t> at = loader_->stats().current_step;
   std::function<void(uint64_t)> listener;
   {
     MutexLock lock(&mutex_);
-    current_ = balance;
-    // Ranks that restarted at an earlier step go through the same steps again.
-    while (!history_.empty() && history_.back()->step() >= balance->step()) {
-      history_.pop_back();
+    // Two workers may come in another order than their steps.
+    const bool is_late = current_ != nullptr &&
+                         balance->step() < current_->step() &&
+                         at.value_or(UINT64_MAX) >= current_->step();
+    if (!is_late) {
+      current_ = balance;
+      // Ranks that restarted at an earlier step go through the same steps
+      // again.
+      while (!history_.empty() && history_.back()->step() >= balance->step()) {
+        history_.pop_back();
+      }
+      history_.push_back(std::move(sums_only));
+      if (history_.size() > kHistory) history_.pop_front();
     }
-    history_.push_back(std::move(sums_only));
-    if (history_.size() > kHistory) history_.pop_front();
     for (const v1::ModuleBalance& module : balance->modules()) {
       Sums& sums = sums_[module.module()];
       sums.samples += module.samples();

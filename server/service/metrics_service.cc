@@ -80,6 +80,11 @@ class BalanceWatch final : public BalanceReactor,
     MutexLock lock(&mutex_);
     if (!waits_) return std::nullopt;
     if (!next_.has_value()) next_ = current->step();
+    // Ranks that restarted at an earlier step go through the same steps again.
+    if (current->step() < reached_ && sent_ > 0) {
+      next_ = std::min<uint64_t>(*next_, current->step());
+    }
+    reached_ = current->step();
     if (*next_ > current->step()) return std::nullopt;
     waits_ = false;
     return next_;
@@ -98,6 +103,7 @@ class BalanceWatch final : public BalanceReactor,
   Mutex mutex_;
   // nullopt: training's current step, once there is one.
   std::optional<uint64_t> next_ ABSL_GUARDED_BY(mutex_);
+  uint64_t reached_ ABSL_GUARDED_BY(mutex_) = 0;  // Current of the last look
   // True if next_ is still to be sent or requested.
   bool waits_ ABSL_GUARDED_BY(mutex_) = true;
   uint64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -250,7 +250,6 @@ TEST_F(MetricsServiceTest, WatchFollowsTraining) {
   grpc::ClientContext context;
   v1::WatchBalanceRequest request;
   request.set_from_step(0);
-  request.set_steps(3);
   const auto watch = metrics_->WatchBalance(&context, request);
   Pull(v1::MODULE_VISION, 0, 2);
   v1::WatchBalanceResponse response;
@@ -261,10 +260,33 @@ TEST_F(MetricsServiceTest, WatchFollowsTraining) {
     EXPECT_EQ(response.balance().SerializeAsString(),
               expected.SerializeAsString());
   }
-  // Step 2 is sent when a rank gets there, and not before.
+  // Step 2 is sent when a rank gets there, and not before. If no other rank is
+  // left, the job has begun again.
   Pull(v1::MODULE_LANGUAGE, 1, 3);
+  do {
+    ASSERT_TRUE(watch->Read(&response));
+  } while (response.balance().step() != 2);
+  context.TryCancel();
+  watch->Finish();
+}
+
+TEST_F(MetricsServiceTest, WatchFollowsAJobThatRestartsAtAnEarlierStep) {
+  grpc::ClientContext context;
+  v1::WatchBalanceRequest request;
+  request.set_from_step(0);
+  request.set_steps(4);
+  const auto watch = metrics_->WatchBalance(&context, request);
+  v1::WatchBalanceResponse response;
+  Pull(v1::MODULE_VISION, 0, 3);
+  for (uint64_t step = 0; step < 3; ++step) {
+    ASSERT_TRUE(watch->Read(&response));
+    EXPECT_EQ(response.balance().step(), step);
+  }
+  while (Status().clients_total() != 0) {
+  }
+  Pull(v1::MODULE_VISION, 0, 1);
   ASSERT_TRUE(watch->Read(&response));
-  EXPECT_EQ(response.balance().step(), 2u);
+  EXPECT_EQ(response.balance().step(), 0u);
   EXPECT_FALSE(watch->Read(&response));
   EXPECT_TRUE(watch->Finish().ok());
 }
