@@ -142,9 +142,10 @@ absl::Status DiskCache::Prepare() {
         " holds files of another program or version; wanted a folder of its "
         "own"));
   }
+  // A write to a page that a full disk has no block for would be a SIGBUS.
   const auto map_file = [&](int file, size_t bytes, auto** mapped) {
-    if (ftruncate(file, static_cast<off_t>(bytes)) != 0) {
-      return CacheError(errno, "write", dir_);
+    if (const int error = posix_fallocate(file, 0, bytes); error != 0) {
+      return CacheError(error, "write", dir_);
     }
     void* const found =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

@@ -1,9 +1,10 @@
-"""A file system that is full while an index is written: the command says so, leaves no
-part of an index behind and the former one in place, and succeeds once there is room.
+"""A file system that is full while an index is written, or a cache is opened: the command says
+so, leaves no part of an index behind and the former one in place, and succeeds once there is room.
 
     bazel test //tests/cluster:full_disk_test
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -18,6 +19,9 @@ sources:
 model: {{profile: qwen2_5_vl, tokenizer: bytes}}
 batch: {{global: 12, micro: 12, max_tokens: 8192}}
 topology: {{modules: {{language: {{dp: 1}}}}}}
+"""
+CACHE = """
+storage: {{cache: {{dir: "{disk}/cache", size: 1MiB}}}}
 """
 
 
@@ -47,6 +51,20 @@ class FullDiskTest(tools.JobTest):
         subprocess.run(["mount", "-o", "remount,size=8m", self.disk], check=True)
         self.ok(*self.index)
         self.ok(*self.index, "--verify")
+
+    def test_a_cache_without_room_is_refused(self):
+        corpora.write_texts(f"{self.folder}/docs-0.tar", 16)
+        cached = CONFIG.replace("path: \"", "path: \"file://") + CACHE
+        config = self.write("cached.yaml", cached.format(folder=self.folder, disk=self.disk))
+        index = ("ballast-server", "index", "--config", config)
+        with open(f"{self.disk}/other", "wb") as other, contextlib.suppress(OSError):
+            while True:
+                os.write(other.fileno(), bytes(4096))
+        error = self.error(*index)
+        self.assertIn(f"storage.cache.dir: {self.disk}/cache: cannot write", error)
+        self.assertIn("No space left on device", error)
+        os.remove(f"{self.disk}/other")
+        self.ok(*index)
 
 
 if __name__ == "__main__":
