@@ -184,6 +184,10 @@ class LaptopTest(tools.CorpusTest):
                     next(loader)
                 told = "worker 1 of 2; each of them would deliver every batch"
                 self.assertEqual(told in str(raised.exception), workers == 2)
+                if workers == 1:
+                    with mock.patch("os.getpid", return_value=1):
+                        with self.assertRaisesRegex(ballast.FailedPrecondition, "the trainer's"):
+                            next(loader)
 
     def test_arguments_say_what_is_wanted(self):
         for options, message in (

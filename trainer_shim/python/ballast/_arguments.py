@@ -117,17 +117,23 @@ def whole(key: str, value: Any) -> int:
     return number
 
 
-def check_not_one_of_workers() -> None:
-    """Raises FailedPrecondition in one of several worker processes of torch's
-    DataLoader: each of them would deliver all of this rank's batches."""
+def check_worker(made_in: int) -> None:
+    """Raises FailedPrecondition in a worker process of torch's DataLoader that is one of
+    several, each of which would deliver all of this rank's batches, or whose loader was
+    made by process `made_in`, where its state would stay at the first step."""
     data = sys.modules.get("torch.utils.data")
     worker = data.get_worker_info() if data is not None else None
     if worker is not None and worker.num_workers > 1:
         raise FailedPrecondition(
             "found a DataLoader's worker %d of %d; each of them would deliver every batch, and "
             "the trainer take each %d times: iterate over the loader itself, which fetches "
-            "ahead, or set num_workers to 0 or 1"
-            % (worker.id, worker.num_workers, worker.num_workers)
+            "ahead, or set num_workers to 0" % (worker.id, worker.num_workers, worker.num_workers)
+        )
+    if worker is not None and made_in != os.getpid():
+        raise FailedPrecondition(
+            "found a DataLoader's worker with the trainer's loader, whose state_dict in the "
+            "trainer would stay at the first step: iterate over the loader itself, which fetches "
+            "ahead, or set num_workers to 0"
         )
 
 

@@ -10,7 +10,7 @@ from ctypes import byref, c_uint32, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import _abi, _rerun, _structs
-from ._arguments import check_not_one_of_workers
+from ._arguments import check_worker
 from ._waiting import Call, Worker
 from .errors import BallastError, Cancelled, FailedPrecondition, Internal, ResourceExhausted
 from .tensor import Part
@@ -43,6 +43,7 @@ class Shims:
         self._modules = list(modules)
         self._receives = set(receives)
         self._sends = set(sends)
+        self._made_in = os.getpid()
         self._process: Optional[int] = None  # process that opened the shims
         self._worker = Worker()
         # Reentrant: a signal handler may cancel while its thread holds the lock.
@@ -88,7 +89,7 @@ class Shims:
         self._opening = None
 
     def _check_process(self) -> None:
-        check_not_one_of_workers()
+        check_worker(self._made_in)
         if self._process not in (None, os.getpid()):
             raise FailedPrecondition(
                 "the loader was opened before fork(); open one in each process that uses it"
