@@ -43,7 +43,7 @@ namespace {
 //   7: parts that name images in other places, counting marks in texts, in
 //      tars and as text in Parquet; texts that spell out another mark
 //   8: the same of videos and clips in tars, and of all media in Energon's
-//   9: clips and rates next to the turns, `num_frames` of a part; `weight` and
+//   9: bounds of clips next to the turns, `num_frames` of a part; `weight` and
 //      `train` that are text
 constexpr int kConversationRules = 9;
 

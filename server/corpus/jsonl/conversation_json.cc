@@ -157,19 +157,17 @@ absl::StatusOr<Mentioned> ReadPairTurns(const PairJson& pair) {
   return std::move(of[0]);
 }
 
-// Refuses what a part would say of its video or clip of audio, next to the
-// turns of a sample that has some.
+// Refuses the bounds of a video or clip of audio next to the turns of a sample
+// that has some. A rate there describes the file in many sets.
 absl::Status CheckBesideTurns(const object& root) {
-  for (const char* key :
-       {"video_start", "video_end", "audio_start", "audio_end", "start", "end",
-        "fps", "sample_fps", "raw_fps", "nframes"}) {
+  for (const char* key : {"video_start", "video_end", "audio_start",
+                          "audio_end", "start", "end"}) {
     element value;
     if (root.at_key(key).get(value) != SUCCESS || value.is_null()) continue;
     return DataFaultError(absl::StrCat(
         "`", key,
         "` beside the turns is not read; name the video or clip of audio in a "
-        "part, with its `start`, `end` and `fps`; if the key only describes "
-        "the file, remove it"));
+        "part, with its `start` and `end`"));
   }
   return absl::OkStatus();
 }

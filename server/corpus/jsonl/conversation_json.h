@@ -19,11 +19,11 @@ namespace ballast {
 // if one of its objects has a key twice (simdjson takes the first, Python the
 // last), or if what it says of its media would be passed over: bounds or a size
 // of a part of an image, which qwen-vl-utils reads there (`max_pixels`,
-// `resized_height`, …), and next to the turns what a part says of a video or a
-// clip of audio (`start`, `fps`, …), if there is one.
-// Turns are `conversations`, `messages` or `conversation`, a list or the text
-// of one in JSON; of a preference pair (pair_json.h) the turns of both answers,
-// which name the same images. Other errors then: as ReadPair; videos or audio.
+// `resized_height`, …), and next to the turns the bounds of a video or a clip
+// of audio (`start`, …), if there is one. Turns are `conversations`, `messages`
+// or `conversation`, a list or the text of one in JSON; of a preference pair
+// (pair_json.h) the turns of both answers, which name the same images. Other
+// errors then: as ReadPair; videos or audio.
 
 // INVALID_ARGUMENT also if the object mentions a video: a key `video` or
 // `videos` that is not null, the mark `<video>` in a turn, or a part of type

@@ -181,7 +181,7 @@ TEST(ConversationJsonTest, RefusesImagesWithASizeOfTheirOwn) {
 // The model would see the whole video.
 TEST(ConversationJsonTest, RefusesAClipBesideTheTurns) {
   for (const char* key :
-       {"video_start", "video_end", "start", "end", "fps", "nframes"}) {
+       {"video_start", "video_end", "audio_start", "start", "end"}) {
     for (const char* medium : {"video", "audio"}) {
       const std::string json = absl::StrCat(
           R"({")", medium, R"(": "a.mp4", ")", key,
