@@ -314,13 +314,13 @@ class Loader(Progress, Iterator[Batch]):
             self._ended = True
             raise StopIteration
         batch = batch_of(parts, self._to_array, self._shims.schedule)
+        step_is_done = batch.micro_batch + 1 == batch.num_micro_batches
+        self._next_step = batch.step + int(step_is_done)
+        self._shims.commit()
         if self._kept is not None:
             if self._kept.get("step") != batch.step:
                 self._kept = self._shims.schedule()
             batch._schedule = functools.partial(dict, self._kept)
-        step_is_done = batch.micro_batch + 1 == batch.num_micro_batches
-        self._next_step = batch.step + int(step_is_done)
-        self._shims.commit()
         self._count(batch, begin)
         return batch
 
