@@ -430,6 +430,7 @@ class BridgeIteratorsTest(unittest.TestCase):
         args = types.SimpleNamespace(
             global_batch_size=64, micro_batch_size=8, iteration=3, consumed_valid_samples=128,
             consumed_train_samples=3 * 64, eval_global_batch_size=64, eval_micro_batch_size=8,
+            eval_iters=1,
         )  # fmt: skip
         job = self.jobs["train"] = self.jobs["valid"] = job_of(language={"dp": 2})
         self.jobs["train"]["model"] = {"token_ids": {"image": 7}, "merge": 1}
@@ -442,6 +443,9 @@ class BridgeIteratorsTest(unittest.TestCase):
         self.assertEqual(self.opened["train"].options["dp_rank"], 1)
         self.assertEqual(self.opened["train"].options["start_step"], 3)
         self.assertEqual(self.opened["valid"].options["start_step"], 2)
+        args.eval_iters = 0
+        self.assertIsNone(build(args, language)[1])
+        args.eval_iters = 1
         build(args, self.topology(radio_encoder=groups(), language=None))
         self.assertEqual(self.opened["train"].options["modules"], "vision")
         job["modules"][0]["pp"] = 2

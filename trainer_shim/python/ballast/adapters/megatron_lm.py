@@ -126,7 +126,8 @@ def mimo_data_loaders(
         pretrain_mimo.main()
 
     Training begins at `args.iteration`, validation after `args.consumed_valid_samples`. A
-    rank without batches gets None for each split, and so does a split without a source.
+    rank without batches gets None for each split, and so does a split without a
+    source, or that nobody evaluates (`--eval-iters 0`).
 
     The function raises FailedPrecondition, before the first step, if
     - the modules of the topology or their parallel sizes are not the job's, or weights are
@@ -176,11 +177,13 @@ def mimo_data_loaders(
         )
         dp = next(int(m["dp"]) for m in job["modules"] if m["module"] == "language")
         made: List[Optional[Batches]] = []
+        evaluates = args.eval_iters or getattr(args, "full_validation", False)
         consumed = int(getattr(args, "consumed_valid_samples", 0) or 0)
         steps = (state.step, consumed // counted(cfg, "valid", "global_batch_size")[1], 0)
         try:
             for split, step in zip(("train", "valid", "test"), steps):
-                if split not in job.get("splits", ("train",)):
+                wanted = split == "train" or evaluates
+                if not wanted or split not in job.get("splits", ("train",)):
                     made.append(None)
                     continue
                 made.append(iterator_of(
