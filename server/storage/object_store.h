@@ -86,8 +86,7 @@ struct SpanKey {
   }
 };
 
-// Spans that were read from a store, of all sources of a process. Spans that a
-// reader reads elsewhere are not counted.
+// Spans that were read from a store, of all sources of a process.
 using SpanMemory = LoadOnceCache<SpanKey, Span, &Span::size>;
 
 // Identifies one version of a file's bytes, on every machine and after every
