@@ -62,6 +62,22 @@ class ProgressTest(tools.ToolTest):
                     self.assertEqual(len(second), length)
                     self.assertEqual(next(second).step, 5)
 
+    def test_a_state_within_a_step_counts_what_comes_again(self):
+        """As Lightning, which takes off the length all batches that it has had."""
+        config = self.write("within.yaml", CONFIG % 1)
+        with self.server(config, "127.0.0.1:0") as (address,):
+            had, state = 0, None
+            for take in (3, 1, None):
+                with self.loader(address, state_dict=state) as loader:
+                    left = len(loader) - had
+                    taken = []
+                    for _ in range(left if take is None else take):
+                        batch = next(loader)
+                        taken.append((batch.step, batch.micro_batch))
+                    state = loader.state_dict()
+                    had += len(taken)
+            self.assertEqual(taken, [(step, half) for step in range(1, 6) for half in range(2)])
+
     def test_one_that_continues_has_the_job_of_its_servers(self):
         address = "unix:%s/a.sock" % self.folder
         with self.server(self.write("one.yaml", CONFIG % 1), address):

@@ -43,6 +43,7 @@ class Progress(ABC):
     _begin: int = 0  # the run's first step, from which its length counts
     _first_step: int = 0  # where the loader began or continued
     _steps: int = 0  # as the option
+    _repeated: int = 0  # batches of unfinished steps from which the run continued
     _step: Optional[int] = None
 
     def __init__(self) -> None:
@@ -73,8 +74,8 @@ class Progress(ABC):
         """Batches from the run's start to its end, as Lightning and Hugging Face's Trainer
         count them: a loader that continues from a `state_dict` includes those before it.
 
-        Starts at `start_step`, and with a `state_dict` at step 0; `load_state_dict` changes
-        nothing. TypeError, as for any iterator without a length, if neither `steps` nor the
+        Starts at `start_step`, and with a `state_dict` at step 0. A state within a step adds
+        the step's batches that were returned before, since they come again. TypeError, as for any iterator without a length, if neither `steps` nor the
         data end it, or if only the schedules have the number: if steps differ in size
         (`order.plan`, `batch.tokens`, `batch.packs`), are packed by `packing.mode: scheduled`,
         or have other sizes since a change of the running job. Waits for a server if the loader
@@ -96,7 +97,7 @@ class Progress(ABC):
                 "the running job), so this loader's length is known only at its end: ask "
                 "num_micro_batches(step)"
             )
-        return found
+        return found + self._repeated
 
     def _check_asker(self, next_step: Optional[int], frame: FrameType) -> None:
         """Refuses Lightning's functions the state after the last batch returned, if the
@@ -199,9 +200,9 @@ def _info(data: bytes) -> _structs.CheckpointInfo:
     return _abi.fill(_structs.CheckpointInfo, "ballast_checkpoint_read", data, len(data))
 
 
-def state_of(data: bytes) -> Dict[str, Any]:
+def state_of(data: bytes, repeated: int) -> Dict[str, Any]:
     """What `Loader.state_dict` returns."""
-    return {_KEY: data, "next_step": step_of(data)}
+    return {_KEY: data, "next_step": step_of(data), "repeated": repeated}
 
 
 def data_of(state: Mapping[str, Any], split: str) -> bytes:

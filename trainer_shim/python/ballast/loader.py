@@ -180,6 +180,7 @@ class Loader(Progress, Iterator[Batch]):
         self._split = split
         self._checkpoint = b""
         self._next_step = self._begin = whole("start_step", start_step)
+        self._returned = 0  # batches of `next_step`
         self._ended = False
         self._restart(start_step)
         self._closed = False
@@ -316,6 +317,7 @@ class Loader(Progress, Iterator[Batch]):
         batch = batch_of(parts, self._to_array, self._shims.schedule)
         step_is_done = batch.micro_batch + 1 == batch.num_micro_batches
         self._next_step = batch.step + int(step_is_done)
+        self._returned = 0 if step_is_done else batch.micro_batch + 1
         self._shims.commit()
         if self._kept is not None:
             if self._kept.get("step") != batch.step:
@@ -409,7 +411,8 @@ class Loader(Progress, Iterator[Batch]):
         self.open()
         self._check_asker(next_step, sys._getframe(1))
         number = self._next_step if next_step is None else next_step
-        return state_of(self._shims.checkpoint(number))
+        repeated = self._repeated + (self._returned if next_step is None else 0)
+        return state_of(self._shims.checkpoint(number), repeated)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continues where a `state_dict` says.
@@ -425,6 +428,8 @@ class Loader(Progress, Iterator[Batch]):
         self._finalizer()
         self._checkpoint = data
         self._next_step = step_of(data)
+        self._returned = 0
+        self._repeated = int(state_dict.get("repeated", 0))
         self._ended = False
         self._restart(self._next_step)
         self._renew()
