@@ -30,6 +30,7 @@ LOAD = 2
 NO_PACKAGE = 2
 GAVE, DOCUMENT, LEFT_OUT, FAULT, TOO_LONG, TURNS = range(6)
 MOST_FRAMES = 3
+EXIT_MEMORY_LIMIT = 122  # kExitMemoryLimit
 # Inputs of fewer bytes share a timer for a fiftieth of their time, since setting one takes longer than
 # many a recipe.
 LIGHT = 100_000
@@ -52,6 +53,7 @@ class UserRecipe:
         self.thing = thing
         self.text = settings["text"]
         self.armed = None
+        self.is_new = True
 
     def run_file(self):
         # Tracebacks show lines from here: the box has no files.
@@ -92,8 +94,13 @@ class UserRecipe:
             return function(*arguments)
         except (Exception, TooLong, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
             self.armed = None
+            # Earlier inputs may have left too little: the server asks a new process.
+            if isinstance(error, MemoryError) and not self.is_new:
+                os._exit(EXIT_MEMORY_LIMIT)
             kind = TOO_LONG if isinstance(error, TooLong) else FAULT
             return kind, to_reason(self.explain(error)), b""
+        finally:
+            self.is_new = False
 
 
 def load(program, request):

@@ -351,6 +351,25 @@ TEST_F(RecipeTest, MemoryEndsAtALimit) {
       HasSubstr("wanted at most 67108864"));
 }
 
+TEST_F(RecipeTest, WhatEarlierRecordsHoldIsNoFaultOfALaterOne) {
+  const auto recipe = Make(
+      "    if 'large' in record.json(): held.append(bytes(1 << 33))\n"
+      "    held.append(bytes(1 << 30))\n"
+      "    return recipe.Sample(text='held')\n",
+      {}, "held = []\n");
+  for (int i = 0; i < 9; ++i) {
+    const auto cooked = Cook(*recipe, Line("{}"));
+    ASSERT_TRUE(cooked.ok()) << cooked.status();
+  }
+  const RecipeRecord small = Line("{}"), large = Line(R"({"large": 1})");
+  const auto cooked = recipe->Cook({&small, &large, &small});
+  EXPECT_TRUE(cooked[0].ok()) << cooked[0].status();
+  EXPECT_TRUE(IsDataFault(cooked[1].status())) << cooked[1].status();
+  EXPECT_THAT(cooked[1].status().message(),
+              HasSubstr("my_recipe.py, line 5, in cook"));
+  EXPECT_TRUE(cooked[2].ok()) << cooked[2].status();
+}
+
 TEST_F(RecipeTest, AnExitIsTheRecordsFault) {
   EXPECT_THAT(
       Refusal(absl::StrCat(kIfSound, "    os._exit(0)\n"), {}, "import os\n"),
