@@ -89,6 +89,11 @@ class SplitsTest(tools.CorpusTest):
         with self.assertRaisesRegex(ballast.InvalidArgument, "split: found 'validation'"):
             self.loader("validation")
 
+    def test_no_step_of_validation_is_not_one_without_end(self):
+        with self.assertRaisesRegex(ballast.InvalidArgument, "^steps: found 0; .*valid.global"):
+            self.loader("valid", steps=0)
+        self.assertEqual(next(self.loader("train", steps=0)).step, 0)
+
     def test_states_belong_to_a_split(self):
         train, valid = self.loader("train"), self.loader("valid")
         for loader in (train, valid):

@@ -96,7 +96,7 @@ class Loader(Progress, Iterator[Batch]):
             "test" never end without `steps`: `job["steps_per_epoch"]` is the number of
             steps in which no sample occurs twice.
         start_step: first step. Not together with a state_dict, which contains it.
-        steps: number of steps. 0: until the data end.
+        steps: number of steps. Default: until the data end, as 0 of "train".
         state_dict: the result of `state_dict`, to continue from there.
         fingerprint: the fingerprint that the job must have. "": any.
         max_bytes: bytes of blocks that each module may hold or have in flight.
@@ -134,7 +134,7 @@ class Loader(Progress, Iterator[Batch]):
         normalisation: str = "torchvision",
         split: str = "train",
         start_step: int = 0,
-        steps: int = 0,
+        steps: Optional[int] = None,
         state_dict: Optional[Mapping[str, Any]] = None,
         fingerprint: str = "",
         max_bytes: int = 0,
@@ -169,7 +169,12 @@ class Loader(Progress, Iterator[Batch]):
             options.pixel_type = number_of("pixel_type", pixel_type, PIXEL_TYPES)
         options.normalisation = number_of("normalisation", normalisation, NORMALISATIONS)
         options.split = number_of("split", split, _structs.SPLITS)
-        options.steps = self._steps = whole("steps", steps)
+        if steps == 0 and split != "train":
+            raise InvalidArgument(
+                'steps: found 0; a loader of "%s" would never end: wanted 1 or more, or '
+                'batch.%s.global within its samples if job["steps_per_epoch"] is 0' % (split, split)
+            )
+        options.steps = self._steps = whole("steps", 0 if steps is None else steps)
         options.fingerprint = fingerprint.encode()
         options.max_bytes = whole("max_bytes", max_bytes)
         options.no_overlap = int(not overlap)
