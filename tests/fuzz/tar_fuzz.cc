@@ -49,8 +49,8 @@ void Read(const std::string& tar) {
       Must(ParseMemberName(image.name).key == found.key);
     }
     for (const WebDatasetVideo& video : found.videos) {
-      Must(!video.members.empty());
-      for (const TarMember& member : video.members) {
+      Must(!video.parts.empty());
+      for (const TarMember& member : video.parts) {
         Must(file->ReadAt(member.data, member.size).ok());
       }
     }
