@@ -37,6 +37,9 @@ class FakeLoader:
         self.asked = []
         self.closed = False
 
+    def keep_schedules(self):
+        pass
+
     def __iter__(self):
         return self
 
