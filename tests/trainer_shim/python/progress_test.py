@@ -55,12 +55,20 @@ class ProgressTest(tools.ToolTest):
                 self.assertEqual(len(second), 24)
                 self.assertEqual(second.step, 5)
                 self.assertEqual(sum(1 for _ in second), 14)
+            with self.loader(address, state_dict=state, steps=3) as second:
+                self.assertEqual(len(second), 16)
+                self.assertEqual(sum(1 for _ in second), 6)
             for options, length in [({}, 24), ({"steps": 7}, 14), ({"start_step": 2}, 20)]:
                 with self.subTest(options), self.loader(address, **options) as second:
                     self.assertEqual(len(second), length)
                     second.load_state_dict(state)
                     self.assertEqual(len(second), length)
-                    self.assertEqual(next(second).step, 5)
+                    steps = [batch.step for batch in second]
+                    begin = options.get("start_step", 0)
+                    self.assertEqual((steps[0], len(steps)), (5, length - 2 * (5 - begin)))
+            with self.loader(address, steps=5) as second:
+                with self.assertRaisesRegex(ballast.FailedPrecondition, "ends before step 5"):
+                    second.load_state_dict(state)
 
     def test_a_state_within_a_step_counts_what_comes_again(self):
         """As Lightning, which takes off the length all batches that it has had."""

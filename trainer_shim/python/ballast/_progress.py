@@ -42,7 +42,7 @@ class Progress(ABC):
 
     _begin: int = 0  # the run's first step, from which its length counts
     _first_step: int = 0  # where the loader began or continued
-    _steps: int = 0  # as the option
+    _stop: Optional[int] = None  # the step after the last one that `steps` allows
     _repeated: int = 0  # batches of unfinished steps from which the run continued
     _step: Optional[int] = None
 
@@ -75,16 +75,16 @@ class Progress(ABC):
         count them: a loader that continues from a `state_dict` includes those before it.
 
         Starts at `start_step`, and with a `state_dict` at step 0. A state within a step adds
-        the step's batches that were returned before, since they come again. TypeError, as for any iterator without a length, if neither `steps` nor the
-        data end it, or if only the schedules have the number: if steps differ in size
+        the step's batches that were returned before, since they come again. TypeError, as for
+        any iterator without a length, if neither `steps` nor the data end it, or if only the
+        schedules have the number: if steps differ in size
         (`order.plan`, `batch.tokens`, `batch.packs`), are packed by `packing.mode: scheduled`,
         or have other sizes since a change of the running job. Waits for a server if the loader
         is not open yet.
         """
         end = self.job["end_step"] or None
-        if self._steps:
-            stop = self._begin + self._steps
-            end = stop if end is None else min(end, stop)
+        if self._stop is not None:
+            end = self._stop if end is None else min(end, self._stop)
         if end is None:
             raise TypeError(
                 "this loader has no end, so no length: set Loader(steps=...) or, in the "

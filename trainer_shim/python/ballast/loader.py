@@ -96,7 +96,9 @@ class Loader(Progress, Iterator[Batch]):
             "test" never end without `steps`: `job["steps_per_epoch"]` is the number of
             steps in which no sample occurs twice.
         start_step: first step. Not together with a state_dict, which contains it.
-        steps: number of steps. Default: until the data end, as 0 of "train".
+        steps: number of steps, from `start_step` or the step of `state_dict` on: a run of
+            1,000 that continues at step 400 passes 600. `load_state_dict` does not move
+            the end. Default: until the data end, as 0 of "train".
         state_dict: the result of `state_dict`, to continue from there.
         fingerprint: the fingerprint that the job must have. "": any.
         max_bytes: bytes of blocks that each module may hold or have in flight.
@@ -174,7 +176,7 @@ class Loader(Progress, Iterator[Batch]):
                 'steps: found 0; a loader of "%s" would never end: wanted 1 or more, or '
                 'batch.%s.global within its samples if job["steps_per_epoch"] is 0' % (split, split)
             )
-        options.steps = self._steps = whole("steps", 0 if steps is None else steps)
+        options.steps = whole("steps", 0 if steps is None else steps)
         options.fingerprint = fingerprint.encode()
         options.max_bytes = whole("max_bytes", max_bytes)
         options.no_overlap = int(not overlap)
@@ -194,6 +196,8 @@ class Loader(Progress, Iterator[Batch]):
             if start_step:
                 raise InvalidArgument("start_step: found %d with a state_dict" % start_step)
             self.load_state_dict(state_dict)
+        if options.steps:
+            self._stop = self._next_step + options.steps
 
     def _renew(self) -> None:
         """Makes the shims, which are opened later."""
@@ -253,6 +257,8 @@ class Loader(Progress, Iterator[Batch]):
         if not options.max_batches_held and _rerun.mode() is not None:
             options.max_batches_held = _rerun.batches_held(self._connection.job())
         options.module = _structs.MODULES[module]
+        if self._stop is not None:
+            options.steps = self._stop - self._next_step
         for key in Place.KEYS:
             setattr(options, key, self._place.rank(key, module))
         options.connection = pointer(self._connection.raw())
@@ -347,8 +353,8 @@ class Loader(Progress, Iterator[Batch]):
 
         A pipeline schedule needs it before the step's first batch: with
         `packing.mode: scheduled`, `batch.rampup`, `batch.changes`, `batch.tokens` or
-        `order.plan` it differs from step to step. Takes no batch. Waits for a server only if the loader has not
-        fetched the step's schedule yet.
+        `order.plan` it differs from step to step. Takes no batch. Waits for a server only if
+        the loader has not fetched the step's schedule yet.
 
         Args:
             step: any step. Default: `next_step`.
@@ -420,11 +426,18 @@ class Loader(Progress, Iterator[Batch]):
         return state_of(self._shims.checkpoint(number), repeated)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continues where a `state_dict` says.
+        """Continues where a `state_dict` says, to the end that the loader had.
 
-        An open loader attaches again. It cannot if the caller made its communicators.
+        An open loader attaches again. FailedPrecondition if it cannot, since the caller made
+        its communicators, or if the state is not before the end that `steps` gave.
         """
         data = data_of(state_dict, self._split)
+        if self._stop is not None and step_of(data) >= self._stop:
+            raise FailedPrecondition(
+                "load_state_dict: found a state at step %d, and this loader ends before step %d; "
+                "make one with state_dict=... and steps=..., which counts from the state"
+                % (step_of(data), self._stop)
+            )
         if self._shims.opened and (self._communicators or self._tensor_communicators):
             raise FailedPrecondition(
                 "load_state_dict: the loader is open and has used up its communicators; make "
