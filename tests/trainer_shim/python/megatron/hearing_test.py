@@ -73,7 +73,7 @@ def joined(texts, module):
         given["input_features"], given["audio_feature_lengths"] = torch.zeros(4, 4), torch.tensor([4])
         given["audio_cu_rows"], given.dummy_clip = torch.tensor([0, 4]), True
     given.step_totals, given.step = texts[0].step_totals, 0
-    given.micro_batch = texts[0].micro_batch
+    given.micro_batch, given._schedule = texts[0].micro_batch, schedule
     given._samples = [sample for text in texts for sample in text.samples]
     return given
 
@@ -86,7 +86,7 @@ def text_alone(given):
 
 
 def schedule():
-    return {"micro_batches": [{"samples": [
+    return {"step": 0, "micro_batches": [{"samples": [
         {"position": text.samples[0].position, "patches": len(text["pixel_values"]),
          "audio_tokens": int((text["input_ids"] == AUDIO).sum()),
          "owner": {"vision": 0, "audio": 0, "language": peer}}
@@ -96,7 +96,7 @@ def schedule():
 def adapter(model, colocated):
     peers = {} if colocated else {"dp": PEERS}
     loader = types.SimpleNamespace(
-        job=consumers.job(colocated=colocated, language=peers), schedule=schedule
+        job=consumers.job(colocated=colocated, language=peers), keep_schedules=lambda: None
     )
     loader.job["modules"].append({"module": "audio", "dp": 1})
     loader.job["model"]["token_ids"].update(image=IDS["image"], audio=AUDIO)
