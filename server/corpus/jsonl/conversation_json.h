@@ -26,8 +26,8 @@ namespace ballast {
 // errors then: as ReadPair; videos or audio.
 
 // INVALID_ARGUMENT also if the object mentions a video: a key `video` or
-// `videos` that is not null, the mark `<video>` in a turn, or a part of type
-// `video` or `video_url`.
+// `videos` (null is none, and so is an empty list `videos`), the mark `<video>`
+// in a turn, or a part of type `video` or `video_url`.
 absl::Status CheckConversation(absl::string_view json);
 
 // The media of the marks `<image>`, `<video>` and `<audio>` in a text, in

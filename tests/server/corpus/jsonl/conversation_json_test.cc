@@ -293,6 +293,8 @@ TEST(ConversationJsonTest, RefusesVideo) {
             "video is not supported: part of type video");
   // Elsewhere it is no mark; the text builder handles other forms.
   EXPECT_TRUE(CheckConversation(R"({"id": "<video>"})").ok());
+  // Samples of images in a set of both.
+  EXPECT_TRUE(CheckConversation(R"({"images": ["a.jpg"], "videos": []})").ok());
   EXPECT_TRUE(
       CheckConversation(R"({"conversations": [1, {"value": 2}]})").ok());
   EXPECT_TRUE(CheckConversation(R"({"conversations": "no"})").ok());
