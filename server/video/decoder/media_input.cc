@@ -175,10 +175,19 @@ bool MediaInput::FindStream(const MediaKind& kind, Fault* fault) {
   return true;
 }
 
+uint64_t ReadNumber(const uint8_t* from, int bytes) {
+  uint64_t number = 0;
+  for (int i = 0; i < bytes; ++i) number = number << 8 | from[i];
+  return number;
+}
+
+Mp4Box::Mp4Box(const uint8_t (&head)[16]) : length(ReadNumber(head, 4)) {
+  memcpy(name, head + 4, sizeof(name));
+  if (length == 1) length = ReadNumber(head + 8, 8);
+}
+
 bool MediaInput::HasFragments() {
   if (strstr(format_->iformat->name, "mp4") == nullptr) return false;
-  // The boxes at the top of the file: 32-bit length, name, and a 64-bit length
-  // if the first is 1. A length of 0 reaches to the end.
   uint64_t at = 0;
   for (int boxes = 0; boxes < 4096 && at + 16 <= bytes_; ++boxes) {
     uint8_t head[16];
@@ -186,15 +195,10 @@ bool MediaInput::HasFragments() {
         static_cast<ssize_t>(sizeof(head))) {
       return true;  // reading it all will show
     }
-    uint64_t length = 0;
-    for (int i = 0; i < 4; ++i) length = length << 8 | head[i];
-    if (length == 1) {
-      length = 0;
-      for (int i = 8; i < 16; ++i) length = length << 8 | head[i];
-    }
-    if (memcmp(head + 4, "moof", 4) == 0) return true;
-    if (length < 8 || length > bytes_ - at) return false;
-    at += length;
+    const Mp4Box box(head);
+    if (box.Is("moof")) return true;
+    if (box.length < 8 || box.length > bytes_ - at) return false;
+    at += box.length;
   }
   return false;
 }

@@ -5,6 +5,8 @@ extern "C" {
 #include <libavformat/avformat.h>
 }
 
+#include <string.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -47,6 +49,20 @@ struct MediaKind {
 };
 extern const MediaKind kVideo;
 extern const MediaKind kAudio;  // of M4A and videos
+
+// The number in `bytes` bytes, the highest first.
+uint64_t ReadNumber(const uint8_t* from, int bytes);
+
+// A box at the top of an MP4 file.
+struct Mp4Box {
+  // `head`: 32-bit length, name, and a 64-bit length if the first is 1.
+  explicit Mp4Box(const uint8_t (&head)[16]);
+
+  bool Is(const char* wanted) const { return memcmp(name, wanted, 4) == 0; }
+
+  uint8_t name[4];
+  uint64_t length;  // with the head; 0: to the end of the file
+};
 
 // A range of a file as libavformat reads it. Demuxers, decoders and what they
 // may open are limited: other files never are.

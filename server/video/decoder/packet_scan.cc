@@ -29,7 +29,8 @@ bool IsShown(const AVPacket& packet, AVCodecID codec, bool has_payload) {
   return (packet.data[0] & kShowFrame) != 0;
 }
 
-// What is read of a list of fragments, and of boxes at the top of a file.
+// Limits of what is read: bytes of an index of fragments (`sidx`), and boxes at
+// the top of a file.
 constexpr uint64_t kMaxIndexBytes = 1 << 20;
 constexpr int kMaxBoxes = 1 << 20;
 
@@ -53,10 +54,7 @@ int FirstSliceType(const AVCodecParameters& codec, const uint8_t* data,
   if (codec.extradata_size > at && codec.extradata[0] == 1) {
     const size_t prefix = (codec.extradata[at] & 3) + 1;
     for (size_t next = 0; next + prefix < size;) {
-      uint64_t length = 0;
-      for (size_t i = 0; i < prefix; ++i) {
-        length = length << 8 | data[next + i];
-      }
+      const uint64_t length = ReadNumber(data + next, static_cast<int>(prefix));
       next += prefix;
       const int type = type_of(data[next]);
       if (is_slice(type)) return type;
@@ -114,12 +112,6 @@ class IndexedKeys {
   int next_ = 0;
 };
 
-uint64_t ReadNumber(const uint8_t* from, int bytes) {
-  uint64_t number = 0;
-  for (int i = 0; i < bytes; ++i) number = number << 8 | from[i];
-  return number;
-}
-
 uint32_t ReadLittle(const uint8_t* from) {
   return static_cast<uint32_t>(from[0] | from[1] << 8 | from[2] << 16) |
          static_cast<uint32_t>(from[3]) << 24;
@@ -170,18 +162,15 @@ uint64_t FragmentsEnd(MediaInput* input) {
   uint64_t end = 0;
   uint64_t at = 0;
   for (int boxes = 0; boxes < kMaxBoxes && at < input->bytes(); ++boxes) {
-    uint8_t head[16] = {};  // 32-bit length, name, 64-bit length
+    uint8_t head[16] = {};
     input->Peek(static_cast<int64_t>(at), sizeof(head), head);
-    uint64_t length = ReadNumber(head, 4);
-    if (length == 1) length = ReadNumber(head + 8, 8);
-    const auto is = [&](const char* name) {
-      return memcmp(head + 4, name, 4) == 0;
-    };
+    const Mp4Box box(head);
+    const uint64_t length = box.length;
     // Anything may follow the fragments.
-    const bool is_fragment = is("moof") || is("mdat");
+    const bool is_fragment = box.Is("moof") || box.Is("mdat");
     if (length < 8 || length > (is_fragment ? INT64_MAX : input->bytes()))
       break;
-    if (is("sidx") && length >= 40 && length <= kMaxIndexBytes) {
+    if (box.Is("sidx") && length >= 40 && length <= kMaxIndexBytes) {
       std::vector<uint8_t> index(length);
       input->Peek(static_cast<int64_t>(at), length, index.data());
       // After version, flags, two numbers and two times: the distance of the
