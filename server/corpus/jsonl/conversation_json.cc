@@ -172,7 +172,7 @@ absl::Status CheckBesideTurns(const object& root) {
   return absl::OkStatus();
 }
 
-// What the turns mention.
+// Reads the media that the turns mention.
 absl::StatusOr<Mentioned> ReadTurns(const object& root) {
   Mentioned mentioned;
   BALLAST_ASSIGN_OR_RETURN(const std::optional<PairJson> pair,

@@ -190,7 +190,7 @@ TEST(ConversationJsonTest, RefusesAClipBesideTheTurns) {
       const std::string wanted =
           absl::StrCat("`", key, "` beside the turns is not read");
       EXPECT_THAT(ParseJsonSample(json).status().message(), HasSubstr(wanted));
-      // As for members of tars.
+      // Tars read their samples by these two.
       EXPECT_THAT(ReadVideoParts(json).status().message(), HasSubstr(wanted));
       EXPECT_THAT(ReadAudioParts(json).status().message(), HasSubstr(wanted));
     }

@@ -132,8 +132,9 @@ def mimo_data_loaders(
     The function raises FailedPrecondition, before the first step, if
     - the modules of the topology or their parallel sizes are not the job's, or weights are
       spread over data-parallel ranks (`--gtp-weight-remat-size`),
-    - `--global-batch-size` and `--micro-batch-size`, the latter times the language model's
-      dp, are not the job's, nor the evaluation's those of the split `valid`,
+    - `--global-batch-size`, or `--micro-batch-size` times the language model's dp, differs
+      from the job's size,
+    - the evaluation's sizes differ from those of the split `valid`,
     - the iterations of a resumed run had other samples than the job's first steps;
     and at a step with another number of micro-batches.
 
