@@ -66,7 +66,10 @@ make() {
   (cd "$to" && sha256sum -- *.* >SHA256SUMS)
 }
 
-[[ -z $tag || -z $(git tag --list "v$version") ]] || fail "the tag v$version exists already"
+if [[ -n $tag ]]; then
+  [[ -z $(git tag --list "v$version") ]] || fail "the tag v$version exists already"
+  git var GIT_COMMITTER_IDENT >/dev/null || fail "nobody is named who tags (above)"
+fi
 folder=$out/$version
 [[ ! -e $folder ]] || fail "$folder exists already; move it away or name another --out"
 make "$folder"
