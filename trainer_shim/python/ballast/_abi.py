@@ -95,6 +95,8 @@ def _open() -> Any:
             return ctypes.CDLL(place)
         except OSError as error:
             failures.append("%s: %s" % (place, _machine.explained(error)))
+            if os.path.exists(place):
+                break  # the reason; a system's library would be another version
     raise BallastError(
         "cannot load libballast_shim.so; install the wheel, which contains it, or set "
         "BALLAST_LIBRARY to its path. Tried " + "; ".join(failures)

@@ -8,7 +8,7 @@ import sys
 from typing import Dict, List, NoReturn
 
 from . import _machine
-from .errors import NotFound
+from .errors import BallastError, FailedPrecondition, NotFound
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin")
 
@@ -16,9 +16,17 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin")
 def path_of(name: str) -> str:
     """Path of a program of this installation, such as "ballast-server".
 
-    Looks in the folder that BALLAST_PROGRAMS names, in the wheel, then in PATH (the
-    Debian package and the tarball bring the programs outside of the Python package).
+    Raises NotFound, or FailedPrecondition if this machine cannot run it.
     """
+    path = _find(name)
+    why = _machine.refusal(path, _environment(name))
+    if why:
+        raise FailedPrecondition("%s: cannot be run: %s" % (path, why))
+    return path
+
+
+def _find(name: str) -> str:
+    # The Debian package and the tarball bring the programs outside of the Python package.
     named = os.environ.get("BALLAST_PROGRAMS")
     if named:
         path = os.path.join(named, name)
@@ -68,12 +76,9 @@ def _become(name: str) -> NoReturn:
     """Replaces this process by the program, with this process's arguments."""
     try:
         path = path_of(name)
-    except NotFound as error:
+    except BallastError as error:
         sys.exit(str(error))
-    try:
-        os.execve(path, [name, *sys.argv[1:]], _environment(name))
-    except OSError as error:
-        sys.exit("%s: cannot be run: %s" % (path, _machine.explained(error)))
+    os.execve(path, [name, *sys.argv[1:]], _environment(name))
 
 
 def ballast_server() -> NoReturn:

@@ -169,8 +169,8 @@ def serve(
 
     Raises:
         NotFound: this installation has no ballast-server.
-        FailedPrecondition: the data cannot be indexed, or the server ended before it
-            was ready. The message holds what the program said.
+        FailedPrecondition: this machine cannot run it, the data cannot be indexed, or
+            the server ended before it was ready. The message holds what was said.
         DeadlineExceeded: the server was not ready in time.
     """
     return Server(config, listen=listen, index=index, timeout=timeout)

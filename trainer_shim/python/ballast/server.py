@@ -13,7 +13,7 @@ import sys
 
 from ._programs import path_of
 from ._serving import Server, serve
-from .errors import NotFound
+from .errors import BallastError
 
 __all__ = ["Server", "serve"]
 
@@ -36,7 +36,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         program = path_of("ballast-server")
-    except NotFound as error:
+    except BallastError as error:
         sys.exit(str(error))
     if not arguments.no_index:
         # Standard output is the server's: `ready ADDRESS...`.
