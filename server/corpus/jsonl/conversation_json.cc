@@ -325,6 +325,42 @@ absl::StatusOr<std::optional<JsonDocument>> FindDocument(
   return document;
 }
 
+// Refuses a sample of text alone in which a key that nothing reads names a file
+// of media, as `file_name` of Hugging Face's ImageFolder: it would be lost.
+absl::Status CheckNoOtherMedia(const object& root) {
+  constexpr absl::string_view kEnds[] = {
+      ".jpg",  ".jpeg", ".png",  ".webp", ".gif", ".bmp", ".tif",
+      ".tiff", ".mp4",  ".webm", ".mkv",  ".avi", ".mov", ".wav",
+      ".flac", ".mp3",  ".m4a",  ".ogg",  ".opus"};
+  constexpr absl::string_view kTexts[] = {"text", "prompt", "chosen",
+                                          "rejected", "rejected_response"};
+  for (const auto& [key, value] : root) {
+    std::string_view text;
+    array list;
+    if (value.get(text) != SUCCESS &&
+        (value.get(list) != SUCCESS || list.size() == 0 ||
+         list.at(0).get(text) != SUCCESS)) {
+      continue;
+    }
+    const absl::string_view path = View(text);
+    const auto ends = [&](absl::string_view end) {
+      return absl::EndsWithIgnoreCase(path, end);
+    };
+    // Neither a text nor the address of a page.
+    if (std::count(std::begin(kTexts), std::end(kTexts), View(key)) > 0 ||
+        path.find_first_of(" \n") != path.npos ||
+        absl::StrContains(path, "://") ||
+        std::none_of(std::begin(kEnds), std::end(kEnds), ends)) {
+      continue;
+    }
+    return DataFaultError(absl::StrCat(
+        "key `", Printable(View(key)), "` names a file, ", Printable(path),
+        ", and is not read: the sample would be text alone; wanted `image`, "
+        "`images`, `video` or `audio`, or no such key"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status NoVideo(absl::string_view found) {
   return DataFaultError(absl::StrCat("video is not supported: ", found));
 }
@@ -507,6 +543,9 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
     return DataFaultError(
         "mark `<video>` in a sample without a video; name its file by a key "
         "`video`");
+  }
+  if (sample.images.empty() && sample.videos.empty() && sample.clips.empty()) {
+    BALLAST_RETURN_IF_ERROR(CheckNoOtherMedia(root));
   }
   return sample;
 }

@@ -245,6 +245,30 @@ TEST(ConversationJsonTest, RefusesWithTheReason) {
   EXPECT_EQ(reason(many + "]}"), "over 10000 images");
 }
 
+TEST(ConversationJsonTest, RefusesAFileInAKeyThatIsNotRead) {
+  const auto parse = [](absl::string_view keys) {
+    return ParseJsonSample(absl::StrCat("{", keys, "}")).status();
+  };
+  // Hugging Face's ImageFolder.
+  EXPECT_THAT(
+      std::string(
+          parse(R"("file_name": "a/1.JPG", "text": "A cat")").message()),
+      HasSubstr("key `file_name` names a file, a/1.JPG, and is not"));
+  EXPECT_FALSE(parse(R"("text": "x", "image_paths": ["1.png"])").ok());
+  EXPECT_FALSE(parse(R"("messages": [{"role": "user", "content": "x"}],
+                        "wav": "1.wav")")
+                   .ok());
+  // Texts, addresses of pages, and keys next to media that are read.
+  for (const char* keys :
+       {R"("text": "1.png")", R"("x": "See 1.png", "text": "")",
+        R"("text": "x", "url": "http://a/1.png")",
+        R"("text": "x", "id": "1.txt", "n": [1], "none": [], "a": null)",
+        R"("text": "x", "image": "1.png", "file_name": "1.png")",
+        R"("text": "x", "audio": "1.wav", "wav": "1.wav")"}) {
+    EXPECT_EQ(parse(keys), absl::OkStatus()) << keys;
+  }
+}
+
 // Python takes the last of two values, simdjson the first.
 TEST(ConversationJsonTest, RefusesAKeyThatComesTwice) {
   std::string many = "{";
