@@ -239,10 +239,11 @@ class Decider {
         seen_.folder,
         ": found nothing that can be a source; wanted WebDataset tars (*.tar), "
         "JSON lines (*.jsonl, *.jsonl.zst), Parquet files (*.parquet) with "
-        "conversations or "
-        "text, token ids of Megatron (*.bin and *.idx), "
-        "or a folder of Energon (.nv-meta), "
-        "as docs/configuration.md describes");
+        "conversations or text, token ids of Megatron (*.bin and *.idx), or a "
+        "folder of Energon (.nv-meta), as docs/fits.md describes. Of images "
+        "with a text each (a.jpg, a.txt) `tar --sort=name -cf data.tar -C "
+        "FOLDER .` makes such a tar; of captions in a table make JSON lines: "
+        "{\"image\": \"a.jpg\", \"text\": \"A cat\"}");
     for (const SeenOther& other : seen_.others) {
       absl::StrAppend(&message, "\n", other.path, ": ", other.reason);
     }
