@@ -423,6 +423,11 @@ Option Command::AddWholeNumber(const std::string& name,
 
 void Command::AllowOptionsAfterCommand() { app_->fallthrough(); }
 
+void Command::RunsWithout(const std::string& name) {
+  CLI::Option* const option = app_->get_parent()->get_option(name);
+  app_->preparse_callback([option](size_t) { option->required(false); });
+}
+
 CommandLine::CommandLine(const std::string& name,
                          const std::string& description,
                          const std::string& examples)

@@ -104,6 +104,9 @@ class Command {
   // Allows the program's own options after the command, too.
   void AllowOptionsAfterCommand();
 
+  // Makes the program's required option `name` optional for this command.
+  void RunsWithout(const std::string& name);
+
  private:
   friend class CommandLine;
   explicit Command(CLI::App* app) : app_(app) {}

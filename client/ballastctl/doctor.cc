@@ -407,27 +407,32 @@ void AddDoctor(CommandLine* line, std::shared_ptr<const ServerOption> server) {
   auto json = std::make_shared<bool>(false);
   Command* command = line->AddCommand(
       line->program(), "doctor",
-      "Looks at this machine and at every server of --server, and says what "
-      "to\n"
-      "change: memory, limits, clock, seccomp, processor, GPUs, NCCL and\n"
-      "nvJPEG; whether a server of this machine can read video, audio and\n"
-      "SentencePiece models (ballast-server inspect helpers);\n"
+      "Looks at this machine, and at every server of --server if it is given,\n"
+      "and says what to change: memory, limits, clock, seccomp, processor,\n"
+      "GPUs, NCCL and nvJPEG; whether a server of this machine can read "
+      "video,\n"
+      "audio and SentencePiece models (ballast-server inspect helpers);\n"
       "whether each server can be reached from here, serves, and has the\n"
       "configuration and the index of the first. Run it on each node. Exits "
       "with\n"
       "status 1 if a fault was found.",
-      "  ballastctl --server 127.0.0.1:7070 doctor\n"
+      "  ballastctl doctor\n"
       "  ballastctl --server unix:/run/ballast/a.sock,loader-1:7070 doctor\n"
       "\n"
       "JSON keys, one object a line: grade (\"ok\", \"warning\" or "
       "\"fault\"),\n"
       "subject, found, advice.",
       [server, json]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto clients, GetClients(*server));
         NodeFacts node = LookAtNode();
-        AskForMemory(*server, &node);
-        return PrintFindings(Diagnose(node, AskServers(clients)), *json);
+        std::vector<ServerFacts> servers;
+        if (!server->addresses.empty()) {
+          BALLAST_ASSIGN_OR_RETURN(const auto clients, GetClients(*server));
+          AskForMemory(*server, &node);
+          servers = AskServers(clients);
+        }
+        return PrintFindings(Diagnose(node, servers), *json);
       });
+  command->RunsWithout("--server");
   command->AddFlag("--json", json.get(), "one JSON object a line");
 }
 

@@ -173,6 +173,28 @@ TEST(CommandLineTest, AWrongLineIsExplained) {
   }
 }
 
+TEST(CommandLineTest, ACommandMayRunWithoutAnOptionThatOthersRequire) {
+  for (const bool required : {true, false}) {
+    CommandLine line("tool", "Does things.");
+    line.program()->AllowOptionsAfterCommand();
+    std::string at;
+    bool ran = false;
+    line.program()->AddText("--at", &at, "where").Required();
+    Command* look = line.AddCommand(line.program(), "look", "Looks.", "",
+                                    [&ran]() -> absl::Status {
+                                      ran = true;
+                                      return absl::OkStatus();
+                                    });
+    if (!required) look->RunsWithout("--at");
+    std::string words[] = {"tool", "look"};
+    char* argv[] = {words[0].data(), words[1].data()};
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(line.Run(2, argv), required ? 2 : 0);
+    EXPECT_EQ(testing::internal::GetCapturedStderr().empty(), !required);
+    EXPECT_EQ(ran, !required);
+  }
+}
+
 TEST(CommandLineTest, HelpShowsEveryOption) {
   const Outcome outcome = RunTool({"go", "--help"});
   EXPECT_EQ(outcome.status, 0);
