@@ -214,6 +214,8 @@ class LaptopTest(tools.CorpusTest):
                 sys.modules.pop("torch", None)
                 with self.assertRaisesRegex(ballast.InvalidArgument, "torch is not installed; pip"):
                     ballast.Loader("127.0.0.1:7070", device="cpu", array="torch")
+                with self.assertRaisesRegex(ballast.InvalidArgument, 'a GPU take device="cpu"$'):
+                    ballast.Loader("127.0.0.1:7070")
 
     def test_without_a_gpu_the_error_names_the_cpu(self):
         if os.path.exists("/dev/nvidia0"):

@@ -89,7 +89,8 @@ def to_array_of(array: Optional[str], device: Optional[int]) -> ToArray:
         raise InvalidArgument('array: found "numpy" with a GPU; wanted device="cpu"')
     if array != "dlpack" and array not in sys.modules and importlib.util.find_spec(array) is None:
         raise InvalidArgument(
-            'array: %s is not installed; pip install %s, or take array="dlpack"' % (array, array)
+            'array: %s is not installed; pip install %s, or take array="dlpack"%s'
+            % (array, array, "" if device is None else '; without a GPU take device="cpu"')
         )
     return _ARRAYS[array]
 
