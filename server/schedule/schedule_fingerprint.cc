@@ -293,6 +293,11 @@ v1::Fingerprint ScheduleFingerprint(
   if (!rules.ffmpeg.empty() && (HaveVideos(indexes) || HaveAudio(indexes))) {
     entries["delivery.ffmpeg"] = rules.ffmpeg;
   }
+  // As FFmpeg's releases: a job has servers of one kind of processor, and
+  // resumes on another.
+  if (!rules.processor.empty()) {
+    entries["delivery.processor"] = rules.processor;
+  }
   AddChanges(config, indexes, sizes, &entries);
   if (plan != nullptr) {
     entries[FromStepKey(plan->first_step(), "order.plan")] = plan->digest();

@@ -31,11 +31,22 @@ bool HaveAudio(const std::vector<const SourceIndex*>& indexes);
 absl::Status CheckAudio(const std::vector<const SourceIndex*>& indexes,
                         const v1::Config& config);
 
-// What this release makes of the same data; tests give others. Without `ffmpeg`
-// it is left out, as releases before 1.0 did.
+// The processor if it is none of x86-64. libjpeg-turbo's code for each gives
+// damaged JPEG files other pixels, and the C library's exp and log may give
+// mock sources other lengths.
+#ifdef __aarch64__
+inline constexpr char kProcessor[] = "aarch64";
+#else
+inline constexpr char kProcessor[] = "";
+#endif
+
+// What this release makes of the same data on this machine; tests give others.
+// `ffmpeg` and `processor` are left out if they are empty, as releases before
+// 1.0 did.
 struct ReleaseRules {
   int text = kTextVersion;
   std::string ffmpeg = kFfmpegVersion;
+  std::string processor = kProcessor;
 };
 
 // Makes the fingerprint of everything that the schedules of all splits depend

@@ -176,7 +176,7 @@ TEST(ScheduleFingerprintTest, TellsFfmpegWhereItDecodes) {
   const auto make = [&](const SourceIndex& index, const std::string& ffmpeg) {
     return ScheduleFingerprint(config, {&index}, v1::SPLIT_TRAIN,
                                *BatchSizes(config.batch()), nullptr,
-                               {.ffmpeg = ffmpeg});
+                               {.ffmpeg = ffmpeg, .processor = ""});
   };
   const v1::Fingerprint eight = make(moving, "FFmpeg 8.1.2");
   const v1::Fingerprint nine = make(moving, "FFmpeg 9.0");
@@ -187,11 +187,33 @@ TEST(ScheduleFingerprintTest, TellsFfmpegWhereItDecodes) {
   EXPECT_EQ(make(still, "FFmpeg 8.1.2").hash(), make(still, "9").hash());
   // What a server tells is the FFmpeg that it is built with.
   EXPECT_EQ(ScheduleFingerprint(config, {&moving}, v1::SPLIT_TRAIN,
-                                *BatchSizes(config.batch()))
+                                *BatchSizes(config.batch()), nullptr,
+                                {.processor = ""})
                 .hash(),
             make(moving, kFfmpegVersion).hash());
   EXPECT_THAT(kFfmpegVersion, ::testing::MatchesRegex(
                                   "FFmpeg .+ \\(Lavc[0-9.]+, SwS[0-9.]+\\)"));
+}
+
+// Servers of different processors refuse each other; a checkpoint resumes.
+TEST(ScheduleFingerprintTest, TellsAForeignProcessor) {
+  const v1::Config config = JobConfig(2, 2, 8, 4);
+  const FakeSourceIndex index(FormulaSamples(8));
+  const auto make = [&](const std::string& processor) {
+    return ScheduleFingerprint(config, {&index}, v1::SPLIT_TRAIN,
+                               *BatchSizes(config.batch()), nullptr,
+                               {.processor = processor});
+  };
+  EXPECT_THAT(
+      CheckSameFingerprint(make(""), "a", make("aarch64"), "b").message(),
+      HasSubstr("delivery.processor is absent with a and aarch64 "
+                "with b"));
+  EXPECT_TRUE(CheckSameData(make(""), make("aarch64"), "b").ok());
+  // What a server tells is the processor that it is built for.
+  EXPECT_EQ(ScheduleFingerprint(config, {&index}, v1::SPLIT_TRAIN,
+                                *BatchSizes(config.batch()))
+                .hash(),
+            make(kProcessor).hash());
 }
 
 struct FingerprintCase {
@@ -237,9 +259,9 @@ TEST(ScheduleFingerprintTest, TextIsThatOfOlderReleases) {
         videos ? static_cast<const SourceIndex*>(&moving) : &still);
     const auto sizes = BatchSizes(loaded->config.batch());
     ASSERT_TRUE(sizes.ok()) << sizes.status();
-    const v1::Fingerprint fingerprint =
-        ScheduleFingerprint(loaded->config, indexes, v1::SPLIT_TRAIN, *sizes,
-                            nullptr, {.text = 3, .ffmpeg = ""});
+    const v1::Fingerprint fingerprint = ScheduleFingerprint(
+        loaded->config, indexes, v1::SPLIT_TRAIN, *sizes, nullptr,
+        {.text = 3, .ffmpeg = "", .processor = ""});
     std::map<std::string, std::string> entries = {
         {"HASH",
          absl::StrCat(fingerprint.hash(), " ", fingerprint.data_hash())}};
