@@ -2,23 +2,29 @@
 # Builds for aarch64 on another machine, and runs tests of it under qemu.
 #
 #   deploy/aarch64.sh build|test [OPTION...] TARGET...
+#   deploy/aarch64.sh run COMMAND...
 #
 #   deploy/aarch64.sh test //tests/proto/... //tests/server/image:image_test
+#   deploy/aarch64.sh run deploy/wheel.sh          # as deploy/wheel.sh --arch aarch64
 #
 # Fetches, once, the libraries of deploy/setup.sh for arm64 and qemu out of Debian 12,
 # by apt and the keys of Debian, and unpacks them into ~/.local/share/ballast/aarch64
 # or AARCH64_PATH; nothing is installed. Clang compiles for either processor. Without
-# Arrow and CUDA. qemu runs tests in C++, not the programs that a test starts in turn.
+# CUDA. `run` gives a script the tools that answer for aarch64 (bazel, clang, ldd,
+# strip, uname and others).
+#
+# Programs that a test starts run where the kernel gives ARM's programs to qemu, as
+# Debian's package qemu-user-static sees to; elsewhere their tests fail.
 set -euo pipefail
 recipe=$(cat "$0" "$(dirname "$0")/setup.sh" | sha256sum)
-if (($# < 2)) || [[ $1 != build && $1 != test ]]; then
+if (($# < 2)) || [[ $1 != build && $1 != test && $1 != run ]]; then
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
   exit 2
 fi
 cd "$(dirname "$0")/.."
 fail() { echo "aarch64.sh: $*" >&2; exit 1; }
 root=${AARCH64_PATH:-${HOME:?"aarch64.sh: HOME is unset; set AARCH64_PATH"}/.local/share/ballast/aarch64}
-for program in clang ld.lld llvm-strip-14 llvm-objcopy-14; do
+for program in clang ld.lld llvm-{ar,nm,objcopy,ranlib,strip}-14; do
   command -v "$program" >/dev/null || fail "no $program: apt-get install clang lld llvm"
 done
 
@@ -41,17 +47,26 @@ fetch() {
 }
 
 make() {
-  local file libraries
+  local file package libraries
   mkdir -p "$(dirname "$root")"
   work=$(mktemp -d "$root.XXXXXX")
   trap 'rm -rf "$work"' EXIT
   mapfile -t libraries < <(deploy/setup.sh --list | grep -xE '(lib|nlohmann|prometheus).*-dev')
   {
-    fetch arm64 "$work/target" libc6-dev libstdc++-12-dev "${libraries[@]}" &&
+    fetch arm64 "$work/target" libc6-dev libdav1d-dev libstdc++-12-dev zlib1g-dev \
+      "${libraries[@]}" &&
       fetch "$(dpkg --print-architecture)" "$work/host" qemu-user-static
   } >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "apt-get could not fetch the packages"; }
-  mkdir -p "$work/tree/root" "$work/tree/bin"
-  for file in "$work"/target/archives/*.deb; do dpkg-deb --extract "$file" "$work/tree/root"; done
+  mkdir -p "$work/tree/root/var/lib/dpkg/info" "$work/tree/bin"
+  # Unpacked with a list of which file is whose, for deploy/licences.sh.
+  for file in "$work"/target/archives/*.deb; do
+    dpkg-deb --extract "$file" "$work/tree/root"
+    package=$(dpkg-deb --field "$file" Package)
+    dpkg-deb --fsys-tarfile "$file" | tar --list | sed 's/^\.//; s|/$||; s|^$|/.|' \
+      >"$work/tree/root/var/lib/dpkg/info/$package.list"
+    { dpkg-deb --field "$file"; echo "Status: install ok installed"; echo; } \
+      >>"$work/tree/root/var/lib/dpkg/status"
+  done
   dpkg-deb --extract "$work"/host/archives/qemu-user-static_*.deb "$work/qemu"
   mv "$work/qemu/usr/bin/qemu-aarch64-static" "$work/tree/bin/"
   # As on a machine: /lib is /usr/lib, and a library's name leads into this tree.
@@ -70,8 +85,39 @@ exec /usr/bin/clang --target=aarch64-linux-gnu --sysroot="$here/../root" -fuse-l
   -isystem "$here/../root/usr/include/opencv4" -idirafter /usr/include/opencv4 "$@"
 CLANG
   chmod +x "$work/tree/bin/clang"
-  ln -s "$(command -v llvm-strip-14)" "$work/tree/bin/strip"
-  ln -s "$(command -v llvm-objcopy-14)" "$work/tree/bin/objcopy"
+  ln -s clang "$work/tree/bin/gcc"
+  for file in ar nm objcopy ranlib strip; do
+    ln -s "$(command -v "llvm-$file-14")" "$work/tree/bin/$file"
+  done
+  # What `-fuse-ld=bfd` finds for this processor.
+  printf '#!/bin/sh\nexec /usr/bin/ld.lld "$@"\n' >"$work/tree/bin/aarch64-linux-gnu-ld.bfd"
+  cat >"$work/tree/bin/uname" <<'UNAME'
+#!/bin/sh
+if [ "$*" = -m ]; then echo aarch64; else exec /usr/bin/uname "$@"; fi
+UNAME
+  cat >"$work/tree/bin/ldd" <<'LDD'
+#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+for file; do
+  echo "$file:"
+  "$here/qemu-aarch64-static" -L "$here/../root" "$here/../root/lib/ld-linux-aarch64.so.1" \
+    --list "$file" | sed "s| => \(/usr\)*/lib/| => ${here%/bin}/root/usr/lib/|"
+done
+LDD
+  # A separate output base: the build results of the native machine are kept.
+  cat >"$work/tree/bin/bazel" <<'BAZEL'
+#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+command=$1
+shift
+# Bazel itself is the machine's.
+PATH=${PATH#"$here:"} exec /usr/bin/bazel \
+  "--output_base=${AARCH64_OUTPUT:-${XDG_CACHE_HOME:-$HOME/.cache}/ballast-aarch64}" "$command" \
+  --config=clang --config=nocuda --cpu=aarch64 --host_cpu=aarch64 \
+  --experimental_convenience_symlinks=ignore "--repo_env=CC=$here/clang" \
+  "--action_env=PATH=$here:/usr/local/bin:/usr/bin:/bin" "$@"
+BAZEL
+  chmod +x "$work"/tree/bin/{aarch64-linux-gnu-ld.bfd,bazel,ldd,uname}
   echo "${recipe%% *}" >"$work/tree/recipe_sha256"
   chmod -R a+rX "$work/tree"
   # Renamed at the end: an interrupted run leaves no half-filled folder.
@@ -88,10 +134,11 @@ fi
 
 command=$1
 shift
-options=(--config=clang --config=noarrow --config=nocuda --platform_suffix=-aarch64
-  --experimental_convenience_symlinks=ignore
-  "--repo_env=CC=$root/bin/clang" "--action_env=PATH=$root/bin:/usr/local/bin:/usr/bin:/bin")
-[[ $command != test ]] || options+=("--run_under=$root/bin/qemu-aarch64-static -L $root/root")
-# A separate output base: the build results of the native machine are kept.
-exec bazel "--output_base=${AARCH64_OUTPUT:-${XDG_CACHE_HOME:-$HOME/.cache}/ballast-aarch64}" \
-  "$command" "${options[@]}" "$@"
+export PATH=$root/bin:$PATH BALLAST_SYSROOT=$root/root ARROW_PATH=$root/arrow \
+  FFMPEG_PATH=$root/ffmpeg AUDITWHEEL_LD_LIBRARY_PATH=$root/root/usr/lib/aarch64-linux-gnu
+[[ $command != run ]] || exec "$@"
+deploy/setup.sh
+[[ $command != test ]] ||
+  set -- "--run_under=$root/bin/qemu-aarch64-static -L $root/root" \
+    "--test_env=QEMU_LD_PREFIX=$root/root" "$@"
+exec bazel "$command" "$@"

@@ -83,13 +83,17 @@ else
   }
 fi
 
+# Of deploy/aarch64.sh: the tools in PATH compile for another processor.
+cross=()
+[[ -z ${BALLAST_SYSROOT:-} ]] ||
+  cross=(--enable-cross-compile "--arch=$(uname -m)" --target-os=linux --host-cc=/usr/bin/gcc)
 echo "ffmpeg.sh: making FFmpeg $version in $root"
 tar --extract --file "$archive" --directory "$work"
 # Chained: a subshell before "||" does not end at an error.
 (
   cd "$work/ffmpeg-$version" &&
     # No path in what is made: the prefix would be in it.
-    ./configure --prefix=/ --disable-everything --disable-autodetect --disable-programs \
+    ./configure "${cross[@]}" --prefix=/ --disable-everything --disable-autodetect --disable-programs \
       --disable-doc --disable-network --disable-avdevice --disable-avfilter \
       --disable-swresample --disable-debug --disable-pthreads --enable-pic --enable-zlib \
       --enable-libdav1d --enable-parsers "--enable-demuxer=$demuxers" \

@@ -21,6 +21,8 @@ shift
 mkdir -p "$folder"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# Where the libraries of another processor and the lists of their packages are.
+readonly system=${BALLAST_SYSROOT:-}
 
 # copy FILE NAME VERSION
 copy() {
@@ -29,7 +31,7 @@ copy() {
 }
 
 # Compiled into our programs: static libraries, and headers with code.
-compiled_in=(/usr/include/{CLI/CLI.hpp,boost/version.hpp,eigen3/Eigen/Core,nlohmann/json.hpp}
+compiled_in=("$system"/usr/include/{CLI/CLI.hpp,boost/version.hpp,eigen3/Eigen/Core,nlohmann/json.hpp}
   "$(gcc -print-file-name=libopencv_core.a)")
 files=("${compiled_in[@]}" "$@")
 
@@ -41,16 +43,16 @@ while IFS= read -r line; do
 done < <(
   for file in "${files[@]}"; do
     whole=$(realpath -e "$file")
-    printf '%s\0' "$file" "$whole" "${whole#/usr}"
-  done | xargs -0 dpkg-query --search 2>/dev/null
+    printf '%s\0' "$file" "${whole#"$system"}" "${whole#"$system/usr"}"
+  done | xargs -0 dpkg-query "--admindir=$system/var/lib/dpkg" --search 2>/dev/null
 )
 
 for file in "${files[@]}"; do
   whole=$(realpath -e "$file")
-  package=${owners[$file]-${owners[$whole]-${owners[${whole#/usr}]-}}}
+  package=${owners[$file]-${owners[${whole#"$system"}]-${owners[${whole#"$system/usr"}]-}}}
   if [[ -n $package ]]; then
-    copy "/usr/share/doc/$package/copyright" "$package" \
-      "$(dpkg-query --show --showformat '${Version}' "$package")"
+    copy "$system/usr/share/doc/$package/copyright" "$package" \
+      "$(dpkg-query "--admindir=$system/var/lib/dpkg" --show --showformat '${Version}' "$package")"
   elif licence=$(compgen -G "${whole%/pyarrow/*}/pyarrow-*.dist-info/licenses/LICENSE.txt"); then
     version=${licence#*/pyarrow-}
     copy "$licence" arrow "${version%%.dist-info*}"

@@ -7,8 +7,11 @@
 #   ballast_VERSION_ARCH.deb           Debian 12: server, tools, shim, headers,
 #                                      Python package, systemd unit, pages
 #
-#   deploy/package.sh [--only server] [--cuda] [--out DIR] [--programs DIR] [--fast]
+#   deploy/package.sh [--arch aarch64] [--only server] [--cuda] [--out DIR]
+#                     [--programs DIR] [--fast]
 #
+#   --arch aarch64  only the tarball, on another machine, by deploy/aarch64.sh: without
+#                   CUDA
 #   --only server   only the server and ballastctl, as ballast-server_….deb and no
 #                   tarball
 #   --cuda          fail if the CUDA toolkit is missing (without it the shim supports
@@ -21,6 +24,7 @@ cd "$(dirname "$0")/.."
 # Installed files are readable by all and writable by their owner only, whatever
 # the builder's umask.
 umask 022
+if [[ "${*:1:2}" == "--arch aarch64" ]]; then exec deploy/aarch64.sh run "$0" "${@:3}"; fi
 
 only=
 out=dist
@@ -274,4 +278,4 @@ deb() {
 }
 
 [[ -n $only ]] || tarball
-deb
+[[ -n ${BALLAST_SYSROOT:-} ]] || deb

