@@ -182,7 +182,7 @@ const StepInfo* RoleSource::GetStep(const v1::StepSchedule& schedule) {
 
 absl::StatusOr<uint32_t> RoleSource::NumMicroBatches(uint64_t step) {
   if (cancelled_) return absl::CancelledError("cancelled");
-  if (step >= end_step_) return end_of_steps_;
+  if (!end_of_steps_.ok() && step >= end_step_) return end_of_steps_;
   const uint64_t data_end = attached_.job().end_step();
   if (data_end != 0 && step >= data_end) return DataEnd(attached_.job());
   return counts_->Get(step);

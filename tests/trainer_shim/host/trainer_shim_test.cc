@@ -124,6 +124,16 @@ TEST(TrainerShimTest, TellsTheNumberOfMicroBatchesAhead) {
             absl::StatusCode::kCancelled);
 }
 
+TEST(TrainerShimTest, WithoutAnEndTheLastNumberIsAStep) {
+  FakeLoader loader;
+  TrainerShim::Options options;
+  options.source.role = RoleOf(v1::MODULE_LANGUAGE, 0);
+  options.communicator = std::move(InProcessGroup(2)[0]);
+  const auto shim = TrainerShim::Create(std::move(options), Clients({loader}));
+  ASSERT_TRUE(shim.ok()) << shim.status();
+  EXPECT_TRUE((*shim)->NumMicroBatches(UINT64_MAX).ok());
+}
+
 TEST(TrainerShimTest, DirectGivesWhatExchangeGivesWithoutACommunicator) {
   const std::vector<RankRun> exchanged = RunAll({FakeLoader()});
   FakeLoader direct;

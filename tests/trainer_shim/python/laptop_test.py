@@ -193,9 +193,12 @@ class LaptopTest(tools.CorpusTest):
         for options, message in (
             ({"dp_rank": -1}, "dp_rank: found -1; wanted a whole number from 0 on"),
             ({"dp_rank": "0"}, "dp_rank: found '0'; wanted a whole number from 0 on"),
+            ({"dp_rank": 2**32}, "dp_rank: found 4294967296; wanted a whole number from 0 to "),
             ({"tp_rank": 1.5}, "tp_rank: found 1.5; wanted a whole number"),
             ({"start_step": -1}, "start_step: found -1; wanted"),
             ({"steps": -1}, "steps: found -1; wanted"),
+            ({"steps": 2**64}, "steps: found 18446744073709551616; wanted"),
+            ({"max_batches_held": -1}, "max_batches_held: found -1; wanted"),
             ({"start_step": 2, "state_dict": {}}, "start_step: found 2 with a state_dict"),
             ({"max_bytes": -1}, "max_bytes: found -1; wanted"),
             ({"device": "mps"}, 'take device="cpu" and move the tensors'),

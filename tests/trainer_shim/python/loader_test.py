@@ -328,6 +328,11 @@ class LoaderTest(TwoServersTest):
             state = loader.state_dict()
             self.assertEqual(state["next_step"], 1)
             self.assertEqual(loader.state_dict(next_step=3)["next_step"], 3)
+            for step in (-1, 2**64 + 3):
+                with self.assertRaisesRegex(ballast.InvalidArgument, "next_step: found .*wanted"):
+                    loader.state_dict(next_step=step)
+                with self.assertRaisesRegex(ballast.InvalidArgument, "step: found .*wanted"):
+                    loader.num_micro_batches(step)
             # An open loader continues there, too.
             loader.load_state_dict(state)
             batch = next(loader)

@@ -107,14 +107,18 @@ def ends_of(key: str, ends: Ends, modules: Sequence[str]) -> Dict[str, Communica
     return dict(ends or {})
 
 
-def whole(key: str, value: Any) -> int:
-    """A number from 0 on; NumPy's and torch's integers are accepted, too."""
+def whole(key: str, value: Any, bits: int = 64) -> int:
+    """A number from 0 on, which ctypes would cut to so many bits without a word; NumPy's and
+    torch's integers are accepted, too."""
     try:
         number = operator.index(value)
     except TypeError:
         number = -1
-    if number < 0 or isinstance(value, bool):
-        raise InvalidArgument("%s: found %r; wanted a whole number from 0 on" % (key, value))
+    if number < 0 or number >> bits or isinstance(value, bool):
+        wanted = "to %d" % (2**bits - 1) if number > 0 else "on"
+        raise InvalidArgument(
+            "%s: found %r; wanted a whole number from 0 %s" % (key, value, wanted)
+        )
     return number
 
 
@@ -237,7 +241,7 @@ class Place:
                     "%s: found ranks for %s; wanted one for %s" % (key, sorted(rank), module)
                 )
             rank = rank[module]
-        return whole(key, rank)
+        return whole(key, rank, 32)
 
 
 def _places(every: Sequence[Mapping[str, Any]], modules: Sequence[str]) -> int:

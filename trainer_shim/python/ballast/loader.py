@@ -183,13 +183,13 @@ class Loader(Progress, Iterator[Batch]):
         options.timeout_s = timeout
         options.needs_input_ids = int(needs_input_ids)
         options.needs_labels = int(needs_labels)
-        options.max_batches_held = max_batches_held
+        options.max_batches_held = whole("max_batches_held", max_batches_held, 32)
         self._split = split
         self._checkpoint = b""
         self._next_step = self._begin = whole("start_step", start_step)
         self._returned = 0  # batches of `next_step`
         self._ended = False
-        self._restart(start_step)
+        self._restart(self._next_step)
         self._closed = False
         self._renew()
         if state_dict is not None:
@@ -360,7 +360,9 @@ class Loader(Progress, Iterator[Batch]):
             step: any step. Default: `next_step`.
         """
         self.open()
-        return self._shims.num_micro_batches(self._next_step if step is None else step)
+        return self._shims.num_micro_batches(
+            self._next_step if step is None else whole("step", step)
+        )
 
     @property
     def job(self) -> Dict[str, Any]:
@@ -421,7 +423,7 @@ class Loader(Progress, Iterator[Batch]):
         """
         self.open()
         self._check_asker(next_step, sys._getframe(1))
-        number = self._next_step if next_step is None else next_step
+        number = self._next_step if next_step is None else whole("next_step", next_step)
         repeated = self._repeated + (self._returned if next_step is None else 0)
         return state_of(self._shims.checkpoint(number), repeated)
 
