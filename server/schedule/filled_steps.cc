@@ -320,11 +320,15 @@ absl::StatusOr<FilledSteps> FindFilledSteps(const v1::Config& config,
   numbered.mutable_batch()->set_global(1);
   BALLAST_ASSIGN_OR_RETURN(const StepPlan numbers,
                            PlanSteps(numbered, v1::SPLIT_TRAIN));
-  // Steps depend on the samples before them: the first position of a change is
-  // found with the changes before it.
+  // A step ends where the next sample of its own mixture would be too much, so
+  // no change alters the start of its first step, or one before it.
   for (const SampleOrder::Change& mixture : numbers.mixtures) {
     BALLAST_ASSIGN_OR_RETURN(const uint64_t position,
                              filled.steps->Start(mixture.first_position));
+    if (known.size() <= mixture.first_position) {
+      known = filled.steps->known();
+      known.resize(mixture.first_position + 1);
+    }
     filled.mixtures.push_back({position, mixture.weights});
     find();
   }

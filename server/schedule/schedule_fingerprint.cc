@@ -129,10 +129,10 @@ constexpr int kDynamicRules = 1;
 // source is not drawn.
 //   2: such a source has no effect on the others
 constexpr int kMixtureRules = 2;
-// The rule of changes of the mixture among skipped steps of batch.tokens or
-// batch.packs.
-//   2: the data of the steps after the change have its weights
-constexpr int kSkipRules = 2;
+// The rule of changes of the mixture with batch.tokens or batch.packs.
+//   2: the data of skipped steps after the change have its weights
+//   3: the step before it ends as without the change
+constexpr int kFillRules = 3;
 // The last version of the rules of texts that fingerprints leave out.
 constexpr int kUntoldTextVersion = 3;
 
@@ -183,14 +183,9 @@ void AddChanges(const v1::Config& config,
     }
     (*entries)[FromStepKey(
         from, absl::StrCat("order.mixture_changes.", change.step()))] = text;
-    if (!AreFilled(config)) continue;
-    for (const v1::Order::Skip& skip : order.skips()) {
-      if (skip.step() > change.step() ||
-          change.step() - skip.step() >= skip.steps()) {
-        continue;
-      }
-      (*entries)[FromStepKey(skip.step(), "order.skip_rules")] =
-          absl::StrCat(kSkipRules);
+    if (AreFilled(config)) {
+      (*entries)[FromStepKey(from, "order.fill_rules")] =
+          absl::StrCat(kFillRules);
     }
   }
   // A source counts from the step on that first draws it: a configuration that
