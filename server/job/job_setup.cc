@@ -45,6 +45,7 @@ namespace {
 //   8: the same of videos and clips in tars, and of all media in Energon's
 //   9: bounds of clips next to the turns, `num_frames` of a part; `weight` and
 //      `train` that are text
+//   10: files of media in keys that are not read
 constexpr int kConversationRules = 10;
 
 }  // namespace

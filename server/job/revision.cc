@@ -377,10 +377,12 @@ absl::Status CheckRevision(const Scheduler& running, const Scheduler& next,
                            next.MixtureBefore(first_step));
   if (TrainedBefore(left) != TrainedBefore(right) ||
       Ranges(running.job(), first_step) != Ranges(next.job(), first_step)) {
-    return absl::InternalError(absl::StrCat(
+    return absl::InvalidArgumentError(absl::StrCat(
         "the steps before step ", first_step,
-        " would draw other samples than they did; nothing is changed. Please "
-        "report this with both configurations"));
+        " would draw other samples than they did, as with batch.tokens or "
+        "batch.packs, whose steps follow from the lengths of all samples "
+        "before, where the file gives sources other lengths. Of another job, "
+        "please report this with both configurations"));
   }
   return absl::OkStatus();
 }

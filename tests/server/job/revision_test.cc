@@ -259,6 +259,18 @@ TEST_F(RevisionTest, RefusesWhatRanksLayOutTheirBatchesBy) {
       HasSubstr("delivery: DELIVERY_EXCHANGE -> DELIVERY_DIRECT"));
 }
 
+TEST_F(RevisionTest, RefusesOtherLengthsBeforeFilledSteps) {
+  const Edits filled = {
+      {"global: 8, micro: 4",
+       "tokens: 9000, micro: 4, valid: {global: 8, micro: 4}"}};
+  const v1::Config running = Job(filled);
+  const auto next = Scheduler::Create(running, {&others_, &docs_, &others_});
+  ASSERT_TRUE(next.ok()) << next.status();
+  const absl::Status checked = CheckRevision(*Schedule(running), **next, kStep);
+  EXPECT_EQ(checked.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(checked.message()), HasSubstr("batch.tokens"));
+}
+
 // --- every key of the configuration ---
 
 using Path = std::vector<const google::protobuf::FieldDescriptor*>;
