@@ -31,9 +31,9 @@ bool HaveAudio(const std::vector<const SourceIndex*>& indexes);
 absl::Status CheckAudio(const std::vector<const SourceIndex*>& indexes,
                         const v1::Config& config);
 
-// The processor if it is none of x86-64. libjpeg-turbo's code for each gives
-// damaged JPEG files other pixels, and the C library's exp and log may give
-// mock sources other lengths.
+// The processor if it is none of x86-64. On ARM the libraries give damaged JPEG
+// files and many videos other pixels, and audio other last bits; mock sources
+// may have other lengths.
 #ifdef __aarch64__
 inline constexpr char kProcessor[] = "aarch64";
 #else
