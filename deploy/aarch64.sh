@@ -13,8 +13,10 @@
 # CUDA. `run` gives a script the tools that answer for aarch64 (bazel, clang, ldd,
 # strip, uname and others).
 #
-# Programs that a test starts run where the kernel gives ARM's programs to qemu, as
-# Debian's package qemu-user-static sees to; elsewhere their tests fail.
+# Programs that a test starts, such as helpers, run where the kernel gives ARM's to qemu
+# with the descriptor of the file (binfmt_misc, flag O; Debian's package
+# qemu-user-static sees to it) and the link /etc/qemu-binfmt/aarch64 leads to
+# AARCH64_PATH/root. qemu cannot fork as SentencePiece's helper does.
 set -euo pipefail
 recipe=$(cat "$0" "$(dirname "$0")/setup.sh" | sha256sum)
 if (($# < 2)) || [[ $1 != build && $1 != test && $1 != run ]]; then
@@ -139,6 +141,5 @@ export PATH=$root/bin:$PATH BALLAST_SYSROOT=$root/root ARROW_PATH=$root/arrow \
 [[ $command != run ]] || exec "$@"
 deploy/setup.sh
 [[ $command != test ]] ||
-  set -- "--run_under=$root/bin/qemu-aarch64-static -L $root/root" \
-    "--test_env=QEMU_LD_PREFIX=$root/root" "$@"
+  set -- "--run_under=$root/bin/qemu-aarch64-static -L $root/root" "$@"
 exec bazel "$command" "$@"
