@@ -32,8 +32,8 @@ absl::Status CheckAudio(const std::vector<const SourceIndex*>& indexes,
                         const v1::Config& config);
 
 // The processor if it is none of x86-64. On ARM the libraries give damaged JPEG
-// files and many videos other pixels, and audio other last bits; mock sources
-// may have other lengths.
+// files and many videos other pixels, and resampled audio other last bits; mock
+// sources may have other lengths.
 #ifdef __aarch64__
 inline constexpr char kProcessor[] = "aarch64";
 #else
