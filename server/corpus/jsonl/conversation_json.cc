@@ -328,10 +328,6 @@ absl::StatusOr<std::optional<JsonDocument>> FindDocument(
 // Refuses a sample of text alone in which a key that nothing reads names a file
 // of media, as `file_name` of Hugging Face's ImageFolder: it would be lost.
 absl::Status CheckNoOtherMedia(const object& root) {
-  constexpr absl::string_view kEnds[] = {
-      ".jpg",  ".jpeg", ".png",  ".webp", ".gif", ".bmp", ".tif",
-      ".tiff", ".mp4",  ".webm", ".mkv",  ".avi", ".mov", ".wav",
-      ".flac", ".mp3",  ".m4a",  ".ogg",  ".opus"};
   constexpr absl::string_view kTexts[] = {"text", "prompt", "chosen",
                                           "rejected", "rejected_response"};
   for (const auto& [key, value] : root) {
@@ -342,19 +338,13 @@ absl::Status CheckNoOtherMedia(const object& root) {
          list.at(0).get(text) != SUCCESS)) {
       continue;
     }
-    const absl::string_view path = View(text);
-    const auto ends = [&](absl::string_view end) {
-      return absl::EndsWithIgnoreCase(path, end);
-    };
-    // Neither a text nor the address of a page.
     if (std::count(std::begin(kTexts), std::end(kTexts), View(key)) > 0 ||
-        path.find_first_of(" \n") != path.npos ||
-        absl::StrContains(path, "://") ||
-        std::none_of(std::begin(kEnds), std::end(kEnds), ends)) {
+        !NamesMedia(View(text))) {
       continue;
     }
     return DataFaultError(absl::StrCat(
-        "key `", Printable(View(key)), "` names a file, ", Printable(path),
+        "key `", Printable(View(key)), "` names a file, ",
+        Printable(View(text)),
         ", and is not read: the sample would be text alone; wanted `image`, "
         "`images`, `video` or `audio`, or no such key"));
   }

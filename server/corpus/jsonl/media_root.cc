@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 
 #include "absl/strings/match.h"
@@ -45,6 +47,19 @@ bool IsSameFile(absl::string_view one, absl::string_view other) {
   if (one.size() < other.size()) std::swap(one, other);
   return absl::ConsumeSuffix(&one, other) &&
          (one.empty() || one.back() == '/' || absl::StartsWith(other, "/"));
+}
+
+bool NamesMedia(absl::string_view text) {
+  constexpr absl::string_view kEnds[] = {
+      ".jpg",  ".jpeg", ".png",  ".webp", ".gif", ".bmp", ".tif",
+      ".tiff", ".mp4",  ".webm", ".mkv",  ".avi", ".mov", ".wav",
+      ".flac", ".mp3",  ".m4a",  ".ogg",  ".opus"};
+  return text.find_first_of(" \n") == text.npos &&
+         !absl::StrContains(text, "://") &&
+         std::any_of(std::begin(kEnds), std::end(kEnds),
+                     [&](absl::string_view end) {
+                       return absl::EndsWithIgnoreCase(text, end);
+                     });
 }
 
 // The folder's descriptor, for opening files whose entries are in memory.

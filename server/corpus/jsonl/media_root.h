@@ -21,6 +21,10 @@ absl::Status CheckMediaPath(absl::string_view medium, absl::string_view path);
 // with the other. Pure.
 bool IsSameFile(absl::string_view one, absl::string_view other);
 
+// Whether a text is the path of an image, a video or a clip, by the end of its
+// name: no sentence, and no address of a page. Pure.
+bool NamesMedia(absl::string_view text);
+
 // The folder, or prefix in a store, to which a dataset's image paths are
 // relative and which they must not leave. Thread-safe; blocks on the disk or
 // the store.

@@ -7,6 +7,7 @@
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 #include <parquet/schema.h>
+#include <parquet/statistics.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -24,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_fault.h"
+#include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/parquet/arrow_file.h"
 #include "server/corpus/parquet/arrow_values.h"
 #include "server/corpus/parquet/image_heads.h"
@@ -483,6 +485,40 @@ class ArrowParquetFile final : public ParquetFile {
   uint64_t file_size_ = 0;
 };
 
+// Refuses a file without media in which a column that nothing reads names files
+// of media, by its least and its greatest text in the footer, if they are
+// there: the text would be trained on without them. Errors:
+// FAILED_PRECONDITION.
+absl::Status CheckNoNamesOfMedia(const parquet::FileMetaData& metadata,
+                                 const RowMapping& mapping) {
+  if (metadata.num_row_groups() == 0 || !mapping.whole.empty() ||
+      !mapping.images.empty() || !mapping.videos.empty() ||
+      !mapping.audios.empty() || mapping.parts_hold_images) {
+    return absl::OkStatus();
+  }
+  const std::vector<std::string> read = ColumnsToRead(mapping);
+  const auto group = metadata.RowGroup(0);
+  for (int i = 0; i < group->num_columns(); ++i) {
+    const auto chunk = group->ColumnChunk(i);
+    const std::string name = chunk->path_in_schema()->ToDotVector()[0];
+    const auto range = chunk->statistics();
+    if (std::count(read.begin(), read.end(), name) > 0 || range == nullptr ||
+        range->physical_type() != parquet::Type::BYTE_ARRAY ||
+        !range->HasMinMax() || !NamesMedia(range->EncodeMin()) ||
+        !NamesMedia(range->EncodeMax())) {
+      continue;
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "column ", Printable(name), " names files, ",
+        Printable(range->EncodeMin()),
+        " among them, and is not read: the samples would be text alone. Write "
+        "the files into a column `images`, or take a recipe "
+        "(docs/recipes.md); name the columns in `columns` if it may be left "
+        "out"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckParquetIsBuiltIn() { return absl::OkStatus(); }
@@ -503,6 +539,10 @@ absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
     ARROW_RETURN_NOT_OK(reader->GetSchema(&schema));
     mapping = MapColumns(*schema, columns);
     if (!mapping.ok() && HasNoRows(*metadata)) mapping = RowMapping();
+    if (mapping.ok() && !columns.named) {
+      const absl::Status names = CheckNoNamesOfMedia(*metadata, *mapping);
+      if (!names.ok()) mapping = names;
+    }
     if (!mapping.ok()) return arrow::Status::OK();
     opened = std::make_shared<ArrowParquetFile>(
         metadata, *mapping, FindLeaves(reader->manifest(), *schema, *mapping));

@@ -479,6 +479,12 @@ TEST_F(ParquetSourceTest, SaysWhichColumnsDoNotFit) {
               HasSubstr("column picture has files, and is not read"));
   EXPECT_THAT(error(GetSource("bytes.parquet")),
               HasSubstr("column picture has bytes, and is not read"));
+  v1::Source names = GetSource("names.parquet");
+  EXPECT_THAT(error(names),
+              HasSubstr("column file_name names files, a/1.JPG among them, and "
+                        "is not read"));
+  names.mutable_columns()->set_texts("texts");
+  EXPECT_EQ(Build(names).samples, 2u);
   EXPECT_THAT(error(GetSource("second.parquet")),
               HasSubstr("column mask has files, and is not read: name the "
                         "columns in `columns` if it may be left out"));

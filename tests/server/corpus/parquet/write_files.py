@@ -561,6 +561,8 @@ def unfit():
         "texts": texts}), [], [])
     bytes_alone = pa.array([image(1, 1)], pa.binary())
     write("bytes.parquet", pa.table({"picture": bytes_alone, "texts": texts}), [], [])
+    write("names.parquet", pa.table({"file_name": ["a/1.JPG", "a/2.jpg"],
+                                     "texts": texts + texts}), [], [])
     write("second.parquet", pa.table({
         "image": bytes_alone, "hash": pa.array([b"x"]),
         "mask": pa.array([{"bytes": image(1, 1), "path": None}], IMAGE),
