@@ -16,11 +16,12 @@ _ARCHITECTURES = [
     "-gencode=arch=compute_90,code=compute_90",
 ]
 
+# Without -lineinfo, which keeps the sandbox's path and the times of files: a
+# release has the same bytes wherever it is made.
 _OPTIONS = [
     "-c",
     "-O3",
     "-std=c++20",
-    "-lineinfo",
     "-Werror=all-warnings",
     # The same options as for all other sources (.bazelrc).
     "-Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-ffp-contract=off,-fno-strict-aliasing",
@@ -38,6 +39,13 @@ def _cuda_objects_impl(ctx):
         arguments = ctx.actions.args()
         arguments.add_all(_OPTIONS + _ARCHITECTURES)
         arguments.add_all(["-I", ".", "-I", ctx.bin_dir.path])
+        # nvcc names what is in an unnamed namespace, or static in a header, by the
+        # path of the source, which is another in each checkout.
+        arguments.add("-Xcudafe")
+        arguments.add(src, format = "--orig_src_path_name %s")
+        # Kept files have names of their own, others the process's number, which
+        # symbols repeat.
+        arguments.add_all(["-keep", "-keep-dir", obj.dirname])
         arguments.add("-o", obj)
         arguments.add(src)
         ctx.actions.run(
