@@ -320,8 +320,8 @@ absl::StatusOr<FilledSteps> FindFilledSteps(const v1::Config& config,
   numbered.mutable_batch()->set_global(1);
   BALLAST_ASSIGN_OR_RETURN(const StepPlan numbers,
                            PlanSteps(numbered, v1::SPLIT_TRAIN));
-  // A step ends where the next sample of its own mixture would be too much, so
-  // no change alters the start of its first step, or one before it.
+  // The next sample of its own mixture ends a step. No change alters the start
+  // of its first step, or one before it.
   for (const SampleOrder::Change& mixture : numbers.mixtures) {
     BALLAST_ASSIGN_OR_RETURN(const uint64_t position,
                              filled.steps->Start(mixture.first_position));

@@ -40,9 +40,8 @@ inline constexpr char kProcessor[] = "aarch64";
 inline constexpr char kProcessor[] = "";
 #endif
 
-// What this release makes of the same data on this machine; tests give others.
-// `ffmpeg` and `processor` are left out if they are empty, as releases before
-// 1.0 did.
+// Rules of this release on this machine; tests give others. `ffmpeg` and
+// `processor` are left out if they are empty, as releases before 1.0 did.
 struct ReleaseRules {
   int text = kTextVersion;
   std::string ffmpeg = kFfmpegVersion;

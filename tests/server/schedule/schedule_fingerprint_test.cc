@@ -209,7 +209,7 @@ TEST(ScheduleFingerprintTest, TellsAForeignProcessor) {
       HasSubstr("delivery.processor is absent with a and aarch64 "
                 "with b"));
   EXPECT_TRUE(CheckSameData(make(""), make("aarch64"), "b").ok());
-  // What a server tells is the processor that it is built for.
+  // A server tells the processor that it is built for.
   EXPECT_EQ(ScheduleFingerprint(config, {&index}, v1::SPLIT_TRAIN,
                                 *BatchSizes(config.batch()))
                 .hash(),

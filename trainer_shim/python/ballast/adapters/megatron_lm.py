@@ -134,7 +134,7 @@ def mimo_data_loaders(
       spread over data-parallel ranks (`--gtp-weight-remat-size`),
     - `--global-batch-size`, or `--micro-batch-size` times the language model's dp, differs
       from the job's size,
-    - the evaluation's sizes differ from those of the split `valid`,
+    - sizes of the evaluation differ from those of the split `valid`,
     - the iterations of a resumed run had other samples than the job's first steps;
     and at a step with another number of micro-batches.
 
