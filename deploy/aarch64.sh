@@ -4,7 +4,7 @@
 #   deploy/aarch64.sh build|test [OPTION...] TARGET...
 #   deploy/aarch64.sh run COMMAND...
 #
-#   deploy/aarch64.sh test //tests/proto/... //tests/server/image:image_test
+#   deploy/aarch64.sh test //tests/proto/... //tests/server/media/image:image_test
 #   deploy/aarch64.sh run deploy/wheel.sh          # as deploy/wheel.sh --arch aarch64
 #
 # Fetches, once, the libraries of deploy/setup.sh for arm64 and qemu out of Debian 12,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes FFmpeg's libraries for releases: one pinned release, static, with the
-# containers and codecs that server/video/decoder/media_input.cc reads and nothing
+# containers and codecs that server/media/video/decoder/media_input.cc reads and nothing
 # else, under the LGPL (docs/decisions/0095). Into ~/.local/share/ballast/ffmpeg or
 # FFMPEG_PATH, where a build finds them (bazel/ffmpeg_configure.bzl). Does nothing if
 # the same is there; takes some minutes otherwise. Without them a build takes Debian's.

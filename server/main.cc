@@ -2,7 +2,7 @@
 
 #include "common/command_line.h"
 #include "server/command/commands.h"
-#include "server/storage/arrow_store.h"
+#include "server/files/arrow_store.h"
 
 int main(int argc, char** argv) {
   ballast::CommandLine line(

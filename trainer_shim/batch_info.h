@@ -17,7 +17,7 @@
 #include "proto/schedule.pb.h"
 #include "trainer_shim/crop_layout.h"
 #include "trainer_shim/embedding_plan.h"
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/patchify.h"
 #include "trainer_shim/thd_layout.h"
 
 namespace ballast {

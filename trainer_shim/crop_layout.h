@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "proto/block/block_layout.h"
 #include "proto/job.pb.h"
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/patchify.h"
 #include "trainer_shim/thd_layout.h"
 
 namespace ballast {

@@ -24,9 +24,9 @@
 #include "server/command/preview/preview_pages.h"
 #include "server/command/preview/sample_view.h"
 #include "server/config/config_loader.h"
-#include "server/http/http_server.h"
+#include "server/files/storage.h"
 #include "server/job/job_setup.h"
-#include "server/storage/storage.h"
+#include "server/serve/http/http_server.h"
 
 namespace ballast {
 

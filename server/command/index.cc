@@ -15,11 +15,11 @@
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "server/config/config_loader.h"
-#include "server/config/model_warnings.h"
-#include "server/corpus/journal.h"
-#include "server/corpus/source_files.h"
+#include "server/data/journal.h"
+#include "server/data/source_files.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
+#include "server/model/model_warnings.h"
 #include "server/text/chat_writer.h"
 
 namespace ballast {

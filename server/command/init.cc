@@ -14,9 +14,9 @@
 #include "server/command/init/decide.h"
 #include "server/command/init/look.h"
 #include "server/config/config_loader.h"
-#include "server/config/image_family_config.h"
-#include "server/config/profiles.h"
-#include "server/corpus/file.h"
+#include "server/files/file.h"
+#include "server/model/image_family_config.h"
+#include "server/model/profiles.h"
 
 namespace ballast {
 

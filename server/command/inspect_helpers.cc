@@ -12,10 +12,10 @@
 #include "absl/strings/string_view.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
-#include "server/audio/audio_reader.h"
+#include "server/media/audio/audio_reader.h"
+#include "server/media/video/decoder/decoder_process.h"
+#include "server/media/video/decoder/ffmpeg_version.h"
 #include "server/text/sentencepiece/sentencepiece_tokenizer.h"
-#include "server/video/decoder/decoder_process.h"
-#include "server/video/decoder/ffmpeg_version.h"
 
 namespace ballast {
 namespace {

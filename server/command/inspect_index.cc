@@ -17,12 +17,12 @@
 #include "proto/schedule/module.h"
 #include "server/config/config_loader.h"
 #include "server/config/config_validate.h"
-#include "server/config/key_report.h"
-#include "server/corpus/index/source_index.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
+#include "server/sample/source_index.h"
 #include "server/schedule/balance.h"
 #include "server/schedule/placement_figures.h"
+#include "server/settings/key_report.h"
 
 namespace ballast {
 

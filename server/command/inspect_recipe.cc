@@ -14,16 +14,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/command/draw/encode.h"
 #include "server/command/init/first_samples.h"
 #include "server/config/config_loader.h"
-#include "server/config/model_images.h"
-#include "server/config/path_pattern.h"
-#include "server/corpus/file.h"
-#include "server/corpus/record_parser.h"
-#include "server/image/crop_maker.h"
-#include "server/image/image.h"
+#include "server/data/record_parser.h"
+#include "server/files/file.h"
+#include "server/files/path_pattern.h"
 #include "server/job/job_setup.h"
+#include "server/media/encode.h"
+#include "server/media/image/crop_maker.h"
+#include "server/media/image/image.h"
+#include "server/model/model_images.h"
 #include "server/recipe/recipe.h"
 
 namespace ballast {

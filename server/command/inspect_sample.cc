@@ -19,14 +19,14 @@
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
-#include "server/audio/indexed_clip.h"
 #include "server/config/config_loader.h"
-#include "server/config/model_images.h"
-#include "server/config/model_profile.h"
-#include "server/config/profiles.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/job/job_setup.h"
-#include "server/video/model_videos.h"
+#include "server/model/indexed_clip.h"
+#include "server/model/model_images.h"
+#include "server/model/model_profile.h"
+#include "server/model/model_videos.h"
+#include "server/model/profiles.h"
 
 namespace ballast {
 

@@ -18,10 +18,10 @@
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
 #include "proto/image/engine_jpeg.h"
-#include "server/config/model_profile.h"
-#include "server/config/profiles.h"
-#include "server/config/source_fields.h"
-#include "server/corpus/data_fault.h"
+#include "server/model/model_profile.h"
+#include "server/model/profiles.h"
+#include "server/sample/data_fault.h"
+#include "server/settings/source_fields.h"
 #include "server/text/chat_writer.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/positions.h"
@@ -246,10 +246,10 @@ Inspect InspectAlone(const Tokenizer& tokenizer,
           &v1::TokenIds::set_end_of_text}) {
       (none.*set)(-1);
     }
-    BALLAST_ASSIGN_OR_RETURN(const TextTokens tokens,
-                             TokenizeRendered(result.rendered, {}, {}, {},
-                                              ImageMarks(), none, tokenizer,
-                                              HasWeights(result.rendered)));
+    BALLAST_ASSIGN_OR_RETURN(
+        const TextTokens tokens,
+        TokenizeRendered(result.rendered, {}, {}, {}, ImageMarks(), none,
+                         tokenizer, HasWeights(result.rendered)));
     result.sample = ExpandTokens(tokens, none);
     BALLAST_RETURN_IF_ERROR(Weigh(json, tokens, &result));
     return result;

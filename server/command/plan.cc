@@ -21,7 +21,7 @@
 #include "server/command/commands.h"
 #include "server/config/config_loader.h"
 #include "server/job/job_setup.h"
-#include "server/plan/plan_export.h"
+#include "server/schedule/plan_export.h"
 #include "server/schedule/step_plan.h"
 
 namespace ballast {

@@ -27,9 +27,9 @@
 #include "common/threads.h"
 #include "server/config/config_loader.h"
 #include "server/config/config_validate.h"
-#include "server/config/model_warnings.h"
 #include "server/job/revision.h"
-#include "server/service/server.h"
+#include "server/model/model_warnings.h"
+#include "server/serve/service/server.h"
 #include "server/text/chat_writer.h"
 
 namespace ballast {

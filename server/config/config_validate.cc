@@ -14,9 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "proto/schedule/module.h"
-#include "server/config/config_keys.h"
-#include "server/config/path_pattern.h"
-#include "server/config/source_fields.h"
+#include "server/files/path_pattern.h"
+#include "server/settings/config_keys.h"
+#include "server/settings/source_fields.h"
 
 namespace ballast {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "common/net_address.h"
 #include "proto/config.pb.h"
-#include "server/config/key_report.h"
+#include "server/settings/key_report.h"
 
 namespace ballast {
 

@@ -15,8 +15,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
-#include "server/config/path_pattern.h"
-#include "server/config/yaml.h"
+#include "server/files/path_pattern.h"
+#include "server/settings/yaml.h"
 
 namespace ballast {
 namespace {

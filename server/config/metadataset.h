@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "common/small_file.h"
 #include "proto/config.pb.h"
-#include "server/config/key_report.h"
+#include "server/settings/key_report.h"
 
 namespace ballast {
 

@@ -4,7 +4,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
-#include "server/config/key_report.h"
+#include "server/settings/key_report.h"
 
 namespace ballast {
 
@@ -13,8 +13,8 @@ namespace ballast {
 // patch or token (linear) and for each square of an image's patches or a
 // sample's tokens (quadratic). docs/schedule.md, "Costs from a model", has the
 // formula. Pure. Errors: INVALID_ARGUMENT (not a JSON object; a model_type
-// other than qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_5 and qwen3_5_moe; a key that
-// is missing or not a positive whole number), naming the key.
+// other than qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_5 and qwen3_5_moe; a key
+// that is missing or not a positive whole number), naming the key.
 absl::StatusOr<v1::Balance::Cost> ModelCost(absl::string_view config_json);
 
 // Replaces `model` of balance.cost and of each entry of balance.cost_changes by

@@ -13,12 +13,12 @@
 #include "proto/image/job_images.h"
 #include "proto/schedule/module.h"
 #include "server/config/config_validate.h"
-#include "server/config/image_family_config.h"
-#include "server/config/model_profile.h"
-#include "server/config/path_pattern.h"
-#include "server/config/profiles.h"
 #include "server/config/topology.h"
-#include "server/image_plan/image_family.h"
+#include "server/files/path_pattern.h"
+#include "server/media/image_plan/image_family.h"
+#include "server/model/image_family_config.h"
+#include "server/model/model_profile.h"
+#include "server/model/profiles.h"
 
 // Checks of a model's image family against its other settings.
 

@@ -9,8 +9,8 @@
 #include "common/aligned_buffer.h"
 #include "proto/image/job_images.h"
 #include "proto/schedule/module.h"
-#include "server/config/profiles.h"
 #include "server/config/topology.h"
+#include "server/model/profiles.h"
 
 namespace ballast {
 namespace {

@@ -9,7 +9,7 @@
 #include "common/status_macros.h"
 #include "common/threads.h"
 #include "proto/schedule/schedule_table.h"
-#include "server/storage/entry_file.h"
+#include "server/files/entry_file.h"
 
 namespace ballast {
 

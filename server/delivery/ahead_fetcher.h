@@ -17,10 +17,10 @@
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "proto/schedule/module.h"
-#include "server/corpus/sample_source.h"
 #include "server/delivery/worker_pool.h"
+#include "server/files/disk_cache.h"
+#include "server/sample/sample_source.h"
 #include "server/schedule/scheduler.h"
-#include "server/storage/disk_cache.h"
 
 namespace ballast {
 

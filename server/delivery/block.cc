@@ -5,7 +5,7 @@
 #include "common/status_macros.h"
 #include "proto/block/block_view.h"
 #include "proto/schedule/schedule_table.h"
-#include "server/storage/span_checksum.h"
+#include "server/files/span_checksum.h"
 
 namespace ballast {
 

@@ -19,8 +19,8 @@
 #include "proto/block/block_plan.h"
 #include "proto/schedule.pb.h"
 #include "proto/schedule/module.h"
-#include "server/config/model_profile.h"
 #include "server/delivery/worker_pool.h"
+#include "server/model/model_profile.h"
 
 namespace ballast {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/status/status.h"
-#include "server/image/image.h"
+#include "server/media/image/image.h"
 
 namespace ballast {
 

@@ -8,7 +8,7 @@
 #include "common/machine.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
-#include "server/image/image.h"
+#include "server/media/image/image.h"
 #include "server/text/text_token.h"
 
 namespace ballast {

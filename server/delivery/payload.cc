@@ -6,7 +6,7 @@
 
 #include "common/status_macros.h"
 #include "server/config/topology.h"
-#include "server/corpus/jsonl/pair_json.h"
+#include "server/data/jsonl/pair_json.h"
 #include "server/delivery/encoder_gate.h"
 #include "server/text/sample_fields.h"
 

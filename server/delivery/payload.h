@@ -18,11 +18,11 @@
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
 #include "proto/schedule/module.h"
-#include "server/config/source_fields.h"
-#include "server/corpus/data_fault.h"
-#include "server/corpus/sample_source.h"
 #include "server/delivery/block.h"
 #include "server/delivery/sample_reader.h"
+#include "server/sample/data_fault.h"
+#include "server/sample/sample_source.h"
+#include "server/settings/source_fields.h"
 #include "server/text/sample_text.h"
 
 namespace ballast {

@@ -10,12 +10,12 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
-#include "server/audio/indexed_clip.h"
-#include "server/corpus/index/index_format.h"
-#include "server/corpus/index/source_index.h"
-#include "server/corpus/raw_video.h"
-#include "server/image/crop_maker.h"
-#include "server/storage/span_checksum.h"
+#include "server/files/span_checksum.h"
+#include "server/media/image/crop_maker.h"
+#include "server/model/indexed_clip.h"
+#include "server/sample/index_format.h"
+#include "server/sample/raw_video.h"
+#include "server/sample/source_index.h"
 
 namespace ballast {
 

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/corpus/data_fault.h"
-#include "server/video/frame_table.h"
-#include "server/video/model_videos.h"
+#include "server/media/video/frame_table.h"
+#include "server/model/model_videos.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {

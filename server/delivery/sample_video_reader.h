@@ -14,12 +14,12 @@
 #include "common/helper_process.h"
 #include "proto/image/resample_weights.h"
 #include "proto/model.pb.h"
-#include "server/corpus/index/source_index.h"
-#include "server/corpus/raw_video.h"
 #include "server/delivery/decode_budget.h"
-#include "server/image/image.h"
-#include "server/video/video_plan.h"
-#include "server/video/video_reader.h"
+#include "server/media/image/image.h"
+#include "server/media/video/video_plan.h"
+#include "server/media/video/video_reader.h"
+#include "server/sample/raw_video.h"
+#include "server/sample/source_index.h"
 
 namespace ballast {
 

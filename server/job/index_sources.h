@@ -10,15 +10,15 @@
 
 #include "absl/status/statusor.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/index/index_check.h"
-#include "server/corpus/index/index_options.h"
-#include "server/corpus/index/shard_scan.h"
-#include "server/corpus/index/source_index.h"
-#include "server/corpus/journal.h"
-#include "server/corpus/source_files.h"
-#include "server/corpus/unpack_lines.h"
-#include "server/video/frame_table.h"
-#include "server/video/video_reader.h"
+#include "server/data/index/index_check.h"
+#include "server/data/index/index_options.h"
+#include "server/data/index/shard_scan.h"
+#include "server/data/journal.h"
+#include "server/data/source_files.h"
+#include "server/data/unpack_lines.h"
+#include "server/media/video/frame_table.h"
+#include "server/media/video/video_reader.h"
+#include "server/sample/source_index.h"
 
 namespace ballast {
 

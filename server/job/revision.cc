@@ -13,9 +13,9 @@
 #include "common/status_macros.h"
 #include "proto/schedule/fingerprint.h"
 #include "proto/schedule/split.h"
-#include "server/config/config_keys.h"
 #include "server/config/topology.h"
 #include "server/schedule/step_plan.h"
+#include "server/settings/config_keys.h"
 
 namespace ballast {
 namespace {

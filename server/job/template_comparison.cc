@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "server/corpus/data_fault.h"
-#include "server/corpus/jsonl/pair_json.h"
+#include "server/data/jsonl/pair_json.h"
+#include "server/sample/data_fault.h"
 #include "server/text/template/template_renderer.h"
 
 namespace ballast {

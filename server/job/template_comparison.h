@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/mutex.h"
-#include "server/corpus/sample_source.h"
+#include "server/sample/sample_source.h"
 #include "server/text/model_text.h"
 #include "server/text/text_token.h"
 

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
-#include "server/corpus/data_fault.h"
 #include "server/recipe/imager_text.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {

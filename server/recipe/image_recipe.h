@@ -16,8 +16,8 @@
 #include "absl/types/span.h"
 #include "common/helper_pool.h"
 #include "common/mutex.h"
-#include "server/image_plan/image_text.h"
-#include "server/image_plan/tile_grid.h"
+#include "server/media/image_plan/image_text.h"
+#include "server/media/image_plan/tile_grid.h"
 #include "server/recipe/recipe_program.h"
 
 namespace ballast {

@@ -9,10 +9,10 @@
 #include "absl/strings/str_split.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
-#include "server/corpus/data_fault.h"
-#include "server/corpus/parquet/turns_json.h"
 #include "server/recipe/cooker_text.h"
 #include "server/recipe/image_recipe.h"
+#include "server/recipe/turns_json.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {

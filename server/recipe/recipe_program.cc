@@ -13,9 +13,9 @@
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
-#include "server/corpus/data_fault.h"
 #include "server/recipe/recipe_text.h"
 #include "server/recipe/user_recipe_text.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {

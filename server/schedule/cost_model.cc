@@ -12,10 +12,10 @@
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
 #include "proto/schedule/schedule_table.h"
-#include "server/audio/indexed_clip.h"
 #include "server/config/topology.h"
-#include "server/corpus/index/source_index.h"
-#include "server/video/model_videos.h"
+#include "server/model/indexed_clip.h"
+#include "server/model/model_videos.h"
+#include "server/sample/source_index.h"
 
 namespace ballast {
 

@@ -9,9 +9,9 @@
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
 #include "proto/schedule/module.h"
-#include "server/config/model_images.h"
-#include "server/config/model_profile.h"
-#include "server/corpus/index/source_index.h"
+#include "server/model/model_images.h"
+#include "server/model/model_profile.h"
+#include "server/sample/source_index.h"
 
 namespace ballast {
 

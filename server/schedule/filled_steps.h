@@ -13,8 +13,8 @@
 #include "common/mutex.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
-#include "server/config/model_images.h"
-#include "server/corpus/index/source_index.h"
+#include "server/model/model_images.h"
+#include "server/sample/source_index.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/step_plan.h"
 

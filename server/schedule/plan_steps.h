@@ -12,8 +12,8 @@
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
-#include "server/config/model_images.h"
-#include "server/corpus/index/source_index.h"
+#include "server/model/model_images.h"
+#include "server/sample/source_index.h"
 #include "server/schedule/ownership.h"
 #include "server/schedule/step_plan.h"
 
@@ -32,7 +32,7 @@ struct PlanRow {
 };
 
 // The rows of a plan file (order.plan), numbered from 0 in their order, all of
-// which have passed its checks (server/plan/plan_file.h). Immutable;
+// which have passed its checks (server/schedule/plan_file.h). Immutable;
 // thread-safe.
 class PlanRows {
  public:

@@ -16,14 +16,14 @@
 #include "common/sha256.h"
 #include "proto/image/job_images.h"
 #include "proto/schedule/fingerprint.h"
-#include "server/config/config_keys.h"
-#include "server/config/profiles.h"
-#include "server/config/source_fields.h"
 #include "server/config/topology.h"
+#include "server/model/model_videos.h"
+#include "server/model/profiles.h"
 #include "server/schedule/filled_steps.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/step_plan.h"
-#include "server/video/model_videos.h"
+#include "server/settings/config_keys.h"
+#include "server/settings/source_fields.h"
 
 namespace ballast {
 

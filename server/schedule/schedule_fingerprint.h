@@ -8,10 +8,10 @@
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/config/topology.h"
-#include "server/corpus/index/source_index.h"
+#include "server/media/video/decoder/ffmpeg_version.h"
+#include "server/sample/source_index.h"
 #include "server/schedule/plan_steps.h"
 #include "server/text/text_token.h"
-#include "server/video/decoder/ffmpeg_version.h"
 
 namespace ballast {
 

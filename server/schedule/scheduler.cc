@@ -16,12 +16,11 @@
 #include "proto/block/block_plan.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
-#include "server/audio/indexed_clip.h"
-#include "server/config/model_images.h"
-#include "server/config/model_profile.h"
-#include "server/config/profiles.h"
-#include "server/config/source_fields.h"
 #include "server/config/topology.h"
+#include "server/model/indexed_clip.h"
+#include "server/model/model_images.h"
+#include "server/model/model_profile.h"
+#include "server/model/profiles.h"
 #include "server/schedule/cost_model.h"
 #include "server/schedule/filled_steps.h"
 #include "server/schedule/micro_batch_schedule.h"
@@ -32,6 +31,7 @@
 #include "server/schedule/sample_order.h"
 #include "server/schedule/schedule_fingerprint.h"
 #include "server/schedule/step_plan.h"
+#include "server/settings/source_fields.h"
 
 namespace ballast {
 

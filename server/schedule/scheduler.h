@@ -13,8 +13,8 @@
 #include "proto/job.pb.h"
 #include "proto/order_service.pb.h"
 #include "proto/schedule.pb.h"
-#include "server/corpus/index/source_index.h"
 #include "server/recipe/image_recipe.h"
+#include "server/sample/source_index.h"
 #include "server/schedule/ownership.h"
 #include "server/schedule/plan_steps.h"
 

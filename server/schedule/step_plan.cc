@@ -13,9 +13,9 @@
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
-#include "server/config/config_keys.h"
 #include "server/config/topology.h"
 #include "server/schedule/group_order.h"
+#include "server/settings/config_keys.h"
 
 namespace ballast {
 

@@ -14,8 +14,8 @@
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
-#include "server/config/profiles.h"
-#include "server/corpus/data_fault.h"
+#include "server/model/profiles.h"
+#include "server/sample/data_fault.h"
 #include "server/text/text_token.h"
 
 namespace ballast {

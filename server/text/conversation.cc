@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
-#include "server/corpus/data_fault.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {

@@ -48,7 +48,7 @@ struct Turn {
 // `from` or `role` is human or user, gpt or assistant, system or developer.
 // `content` may be a list of parts: {"type": "text", "text": "Hi"}, or of type
 // image, image_url, video, video_url or audio, whose path (read by
-// server/corpus) is ignored here. Parts are concatenated; an image, video or
+// server/data) is ignored here. Parts are concatenated; an image, video or
 // audio part becomes its mark. Turns may come in any order. Errors:
 // INVALID_ARGUMENT (not JSON, no turns, an invalid turn), naming the turn,
 // counted from 1.

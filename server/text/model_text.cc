@@ -8,9 +8,9 @@
 #include "common/status_macros.h"
 #include "common/utf8.h"
 #include "proto/image/job_images.h"
-#include "server/config/model_profile.h"
-#include "server/config/profiles.h"
-#include "server/corpus/data_fault.h"
+#include "server/model/model_profile.h"
+#include "server/model/profiles.h"
+#include "server/sample/data_fault.h"
 #include "server/text/chat_writer.h"
 #include "server/text/sample_fields.h"
 

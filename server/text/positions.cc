@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/audio/audio_in_video.h"
-#include "server/config/profiles.h"
-#include "server/corpus/data_fault.h"
+#include "server/media/audio/audio_in_video.h"
+#include "server/model/profiles.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {

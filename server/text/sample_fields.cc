@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
-#include "server/corpus/data_fault.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -284,7 +284,6 @@ using Kind = TextToken::Kind;
 using ::simdjson::SUCCESS;
 using ::simdjson::dom::array;
 using ::simdjson::dom::element;
-
 
 template <typename... Piece>
 absl::Status Fault(const Piece&... pieces) {

@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
-#include "server/config/source_fields.h"
+#include "server/settings/source_fields.h"
 #include "server/text/text_token.h"
 
 namespace ballast {

@@ -12,10 +12,10 @@
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
 #include "proto/image/job_images.h"
-#include "server/config/image_family_config.h"
-#include "server/config/model_profile.h"
-#include "server/config/profiles.h"
-#include "server/corpus/data_fault.h"
+#include "server/model/image_family_config.h"
+#include "server/model/model_profile.h"
+#include "server/model/profiles.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "server/corpus/data_fault.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {

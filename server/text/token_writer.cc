@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/corpus/data_fault.h"
+#include "server/sample/data_fault.h"
 #include "server/text/conversation.h"
 
 namespace ballast {

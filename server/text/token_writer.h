@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
-#include "server/image_plan/image_text.h"
+#include "server/media/image_plan/image_text.h"
 #include "server/text/text_token.h"
 
 namespace ballast {

@@ -7,9 +7,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "common/status_macros.h"
-#include "server/audio/indexed_clip.h"
-#include "server/corpus/data_fault.h"
-#include "server/video/model_videos.h"
+#include "server/model/indexed_clip.h"
+#include "server/model/model_videos.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {

@@ -12,13 +12,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/audio_family.pb.h"
-#include "server/audio/audio_in_video.h"
-#include "server/corpus/index/source_index.h"
-#include "server/image_plan/image_family.h"
+#include "server/media/audio/audio_in_video.h"
+#include "server/media/image_plan/image_family.h"
+#include "server/media/video/video_plan.h"
+#include "server/sample/source_index.h"
 #include "server/text/conversation.h"
 #include "server/text/positions.h"
 #include "server/text/token_writer.h"
-#include "server/video/video_plan.h"
 
 namespace ballast {
 

@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "server/audio/audio_plan.h"
-#include "server/audio/audio_reader.h"
-#include "server/audio/log_mel.h"
-#include "server/config/profiles.h"
+#include "server/media/audio/audio_plan.h"
+#include "server/media/audio/audio_reader.h"
+#include "server/media/audio/log_mel.h"
+#include "server/model/profiles.h"
 
 namespace ballast {
 namespace {

@@ -19,10 +19,10 @@
 #include "proto/block/block_view.h"
 #include "server/command/draw/dataset.h"
 #include "server/config/config_loader.h"
-#include "server/image/image.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
-#include "server/service/server.h"
+#include "server/media/image/image.h"
+#include "server/serve/service/server.h"
 
 namespace ballast {
 namespace {

@@ -22,11 +22,11 @@
 #include <hwy/targets.h>
 
 #include "proto/image/engine_jpeg.h"
-#include "server/corpus/file.h"
-#include "server/corpus/index/image_probe.h"
-#include "server/image/image.h"
-#include "server/image/quad_kernels.h"
-#include "server/image/sound_scan.h"
+#include "server/data/index/image_probe.h"
+#include "server/files/file.h"
+#include "server/media/image/image.h"
+#include "server/media/image/quad_kernels.h"
+#include "server/media/image/sound_scan.h"
 #include "tests/benchmarks/image_corpus.h"
 #include "tests/benchmarks/plain_jpeg.h"
 #include "tests/fakes/malloc_counter.h"

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "server/command/draw/draw_sample.h"
-#include "server/config/model_images.h"
-#include "server/config/model_profile.h"
+#include "server/model/model_images.h"
+#include "server/model/model_profile.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/shared_dir.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "server/image/image_header.h"
+#include "server/sample/image_header.h"
 
 namespace ballast {
 

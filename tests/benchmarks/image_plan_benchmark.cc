@@ -8,10 +8,10 @@
 
 #include <benchmark/benchmark.h>
 
-#include "server/command/draw/random.h"
-#include "server/config/profiles.h"
-#include "server/image_plan/image_family.h"
-#include "server/image_plan/image_planner.h"
+#include "common/random.h"
+#include "server/media/image_plan/image_family.h"
+#include "server/media/image_plan/image_planner.h"
+#include "server/model/profiles.h"
 
 namespace ballast {
 namespace {

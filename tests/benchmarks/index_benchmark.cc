@@ -16,8 +16,8 @@
 
 #include <benchmark/benchmark.h>
 
-#include "server/corpus/index/index_file.h"
-#include "server/corpus/index/index_writer.h"
+#include "server/data/index/index_file.h"
+#include "server/data/index/index_writer.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/job_config.h"
 

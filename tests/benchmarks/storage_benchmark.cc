@@ -20,7 +20,7 @@
 #include <benchmark/benchmark.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/storage/storage.h"
+#include "server/files/storage.h"
 #include "tests/integration/storage/s3_process.h"
 
 namespace ballast {

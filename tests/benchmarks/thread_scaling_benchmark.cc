@@ -22,7 +22,7 @@
 
 #include "absl/types/span.h"
 #include "common/machine.h"
-#include "server/image/image.h"
+#include "server/media/image/image.h"
 #include "tests/benchmarks/image_corpus.h"
 #include "tests/benchmarks/plain_jpeg.h"
 

@@ -13,9 +13,9 @@
 
 #include "absl/status/status.h"
 #include "common/small_file.h"
-#include "server/video/decoder/decoder_process.h"
-#include "server/video/model_videos.h"
-#include "server/video/video_plan.h"
+#include "server/media/video/decoder/decoder_process.h"
+#include "server/media/video/video_plan.h"
+#include "server/model/model_videos.h"
 
 namespace ballast {
 namespace {

@@ -47,7 +47,7 @@ strays=$(ldd "$top/bin/ballast-server" "$top/lib/libballast_shim.so.1" |
 [[ -z $strays ]] || fail "libraries taken from the system: $strays"
 
 # What the helpers are linked with comes along for them alone, with all it needs.
-for helper in server/video/decoder/decoder server/audio/decoder/{ffmpeg,sndfile} \
+for helper in server/media/video/decoder/decoder server/media/audio/decoder/{ffmpeg,sndfile} \
   server/text/sentencepiece/helper; do
   while read -r library; do
     # FFmpeg's are in a release's helpers (deploy/ffmpeg.sh).

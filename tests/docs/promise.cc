@@ -18,8 +18,8 @@
 #include "absl/strings/string_view.h"
 #include "common/message_fields.h"
 #include "proto/block/block_layout.h"
-#include "server/config/config_keys.h"
-#include "server/corpus/index/index_format.h"
+#include "server/sample/index_format.h"
+#include "server/settings/config_keys.h"
 #include "trainer_shim/c_api/c_api_base.h"
 
 namespace ballast {

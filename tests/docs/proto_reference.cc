@@ -15,7 +15,7 @@
 #include "absl/strings/strip.h"
 #include "common/message_fields.h"
 #include "proto/options.pb.h"
-#include "server/config/config_keys.h"
+#include "server/settings/config_keys.h"
 
 namespace ballast {
 namespace {

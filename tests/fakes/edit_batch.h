@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "common/aligned_buffer.h"
 #include "trainer_shim/host/packed_batch.h"
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/patchify.h"
 
 namespace ballast {
 

@@ -6,7 +6,7 @@
 #include <png.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/config/model_profile.h"
+#include "server/model/model_profile.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/sample_text.h"
 

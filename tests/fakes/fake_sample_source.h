@@ -11,7 +11,7 @@
 
 #include "common/mutex.h"
 #include "proto/config.pb.h"
-#include "server/corpus/sample_source.h"
+#include "server/sample/sample_source.h"
 #include "tests/fakes/fake_source_index.h"
 
 namespace ballast {

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/corpus/index/source_index.h"
+#include "server/sample/source_index.h"
 
 namespace ballast {
 

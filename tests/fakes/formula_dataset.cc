@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "server/corpus/tar/tar_reader.h"
+#include "server/data/tar/tar_reader.h"
 #include "tests/fakes/made_jpegs.h"
 
 namespace ballast {

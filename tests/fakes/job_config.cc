@@ -6,7 +6,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "server/config/model_profile.h"
+#include "server/model/model_profile.h"
 
 namespace ballast {
 namespace {

@@ -11,7 +11,7 @@
 #include <jpeglib.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/command/draw/random.h"
+#include "common/random.h"
 
 namespace ballast {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "proto/image/engine_jpeg.h"
-#include "server/command/draw/encode.h"
+#include "server/media/encode.h"
 
 namespace ballast {
 

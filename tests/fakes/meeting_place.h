@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/loader_client.h"
-#include "server/service/rendezvous.h"
+#include "server/serve/service/rendezvous.h"
 
 namespace ballast {
 

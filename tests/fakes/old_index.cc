@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstring>
 
-#include "server/corpus/index/index_file.h"
-#include "server/corpus/index/index_format.h"
+#include "server/data/index/index_file.h"
+#include "server/sample/index_format.h"
 
 namespace ballast {
 namespace {

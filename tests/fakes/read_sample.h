@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "server/corpus/sample_source.h"
+#include "server/sample/sample_source.h"
 
 namespace ballast {
 

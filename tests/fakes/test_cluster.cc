@@ -12,7 +12,7 @@
 #include "common/status_macros.h"
 #include "proto/schedule.pb.h"
 #include "server/job/index_sources.h"
-#include "server/service/server.h"
+#include "server/serve/service/server.h"
 
 namespace ballast {
 namespace {

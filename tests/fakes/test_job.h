@@ -9,7 +9,7 @@
 #include "server/config/config_loader.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"
-#include "tests/server/corpus/corpus_testing.h"
+#include "tests/server/data/corpus_testing.h"
 
 namespace ballast {
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "server/audio/audio_header.h"
-#include "server/corpus/data_fault.h"
+#include "server/media/audio/audio_header.h"
+#include "server/sample/data_fault.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);

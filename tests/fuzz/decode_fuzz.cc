@@ -9,7 +9,7 @@
 #include <iostream>
 #include <vector>
 
-#include "server/image/image.h"
+#include "server/media/image/image.h"
 
 namespace ballast {
 namespace {

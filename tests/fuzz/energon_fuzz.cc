@@ -15,11 +15,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "server/corpus/energon/energon_content.h"
-#include "server/corpus/energon/energon_folder.h"
-#include "server/corpus/energon/energon_index.h"
-#include "server/corpus/energon/energon_tar.h"
-#include "server/corpus/energon/pickled_list.h"
+#include "server/data/energon/energon_content.h"
+#include "server/data/energon/energon_folder.h"
+#include "server/data/energon/energon_index.h"
+#include "server/data/energon/energon_tar.h"
+#include "server/data/energon/pickled_list.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace ballast {

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "server/image/image_header.h"
+#include "server/sample/image_header.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);

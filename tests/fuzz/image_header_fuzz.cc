@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "server/image/image.h"
+#include "server/media/image/image.h"
 
 namespace ballast {
 namespace {

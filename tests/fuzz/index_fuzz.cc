@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "server/corpus/index/index_file.h"
-#include "server/corpus/index/source_index.h"
+#include "server/data/index/index_file.h"
+#include "server/sample/source_index.h"
 #include "tests/fakes/old_index.h"
 #include "tests/fuzz/memory_file.h"
 

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_split.h"
 #include "proto/config.pb.h"
-#include "server/corpus/jsonl/conversation_json.h"
-#include "server/corpus/jsonl/element_reader.h"
+#include "server/data/jsonl/conversation_json.h"
+#include "server/data/jsonl/element_reader.h"
 #include "server/text/conversation.h"
 #include "server/text/sample_fields.h"
 #include "tests/fuzz/memory_file.h"

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "server/corpus/data_fault.h"
-#include "server/corpus/file.h"
-#include "server/corpus/jsonl/conversation_json.h"
-#include "server/corpus/parquet/parquet_file.h"
+#include "server/data/jsonl/conversation_json.h"
+#include "server/data/parquet/parquet_file.h"
+#include "server/files/file.h"
+#include "server/sample/data_fault.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace ballast {

@@ -8,7 +8,7 @@
 
 #include "proto/schedule.pb.h"
 #include "server/delivery/arena.h"
-#include "server/pull/pull_session.h"
+#include "server/serve/pull/pull_session.h"
 #include "tests/fuzz/seeds.h"
 
 // The input is a sequence of client messages, each preceded by a byte with its

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "server/image/image.h"
-#include "server/image/sound_scan.h"
+#include "server/media/image/image.h"
+#include "server/media/image/sound_scan.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);

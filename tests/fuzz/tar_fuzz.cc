@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "server/corpus/tar/webdataset_reader.h"
+#include "server/data/tar/webdataset_reader.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace ballast {

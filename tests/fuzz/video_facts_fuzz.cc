@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "absl/strings/string_view.h"
-#include "server/video/decoder/decoder_process.h"
+#include "server/media/video/decoder/decoder_process.h"
 
 // Whatever the decoder says, the server takes only what makes sense.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

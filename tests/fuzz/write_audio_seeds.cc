@@ -3,8 +3,8 @@
 
 #include <fstream>
 
-#include "tests/server/audio/golden_audio.h"
-#include "tests/server/audio/made_headers.h"
+#include "tests/server/media/audio/golden_audio.h"
+#include "tests/server/media/audio/made_headers.h"
 
 int main(int argc, char** argv) {
   if (argc != 5) return 1;

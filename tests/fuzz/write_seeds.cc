@@ -11,9 +11,9 @@
 #include "absl/status/status.h"
 #include "proto/block/block_view.h"
 #include "proto/loader_service.pb.h"
-#include "server/corpus/energon/energon_tar.h"
-#include "server/corpus/index/index_writer.h"
-#include "server/corpus/tar/tar_reader.h"
+#include "server/data/energon/energon_tar.h"
+#include "server/data/index/index_writer.h"
+#include "server/data/tar/tar_reader.h"
 #include "tests/fuzz/seeds.h"
 
 namespace ballast {

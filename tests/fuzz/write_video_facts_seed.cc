@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "server/video/decoder/decoder_protocol.h"
+#include "server/media/video/decoder/decoder_protocol.h"
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include "tests/fakes/test_cluster.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
-#include "trainer_shim/host/patchify.h"
 #include "trainer_shim/jpeg_engine.h"
+#include "trainer_shim/patchify.h"
 
 namespace ballast {
 

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/image/image.h"
+#include "server/media/image/image.h"
 #include "tests/gpu/device_testing.h"
 #include "tests/gpu/engine_files.h"
 

@@ -20,15 +20,15 @@
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/device_image_decoder.h"
 #include "trainer_shim/cuda/patchify_cuda.h"
-#include "trainer_shim/host/patchify.h"
 #include "trainer_shim/jpeg_feed.h"
+#include "trainer_shim/patchify.h"
 
 namespace ballast {
 namespace {
 
 constexpr int kRounds = 3;
 constexpr size_t kImagesOfRound = 512;
-constexpr uint32_t kFactor = 28;         // patch * merge
+constexpr uint32_t kFactor = 28;        // patch * merge
 constexpr double kMaxPixels = 1003520;  // of a resized image
 constexpr PatchShape kShape = {14, 2, 2};
 

@@ -11,7 +11,7 @@
 
 #include "tests/gpu/device_testing.h"
 #include "trainer_shim/cuda/patchify_cuda.h"
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/patchify.h"
 
 namespace ballast {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "tests/gpu/device_testing.h"
 #include "trainer_shim/cuda/patchify_cuda.h"
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/patchify.h"
 
 // The oracle is the CPU's Patchify, which is tested against the golden values
 // of Hugging Face's processor. Comparisons have no tolerance.

@@ -10,7 +10,7 @@
 #include "tests/gpu/cuda_world.h"
 #include "tests/gpu/device_testing.h"
 #include "trainer_shim/host/packed_batch.h"
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/patchify.h"
 
 namespace ballast {
 

@@ -67,7 +67,7 @@ build() {
   # For network namespaces, which not every image can make.
   if path=$(command -v ip); then install -m 755 "$path" "$bundle/bin/"; fi
   # The server holds the program that decodes audio.
-  libraries_of "$bundle"/bin/* "$bin/server/audio/decoder/sndfile" |
+  libraries_of "$bundle"/bin/* "$bin/server/media/audio/decoder/sndfile" |
     xargs install -m 644 -t "$bundle/lib"
   strip --strip-unneeded "$bundle"/bin/*
   deploy/wheel.sh --out "$bundle/wheels" \

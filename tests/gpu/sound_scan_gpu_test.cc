@@ -1,6 +1,6 @@
-// The promise of server/image/sound_scan.h: of a file that passes, whatever
-// happened to it, JPEG engines make libjpeg's planes.
-#include "server/image/sound_scan.h"
+// The promise of server/media/image/sound_scan.h: of a file that passes,
+// whatever happened to it, JPEG engines make libjpeg's planes.
+#include "server/media/image/sound_scan.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -26,8 +26,8 @@
 #include "tests/fakes/read_file.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/integration/video_job.h"
-#include "tests/server/audio/golden_audio.h"
-#include "tests/server/video/made_videos.h"
+#include "tests/server/media/audio/golden_audio.h"
+#include "tests/server/media/video/made_videos.h"
 
 namespace ballast {
 namespace {

@@ -25,11 +25,11 @@
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
-#include "server/video/model_videos.h"
+#include "server/model/model_videos.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/fakes/test_job.h"
 #include "tests/integration/video_job.h"
-#include "tests/server/video/made_videos.h"
+#include "tests/server/media/video/made_videos.h"
 
 namespace ballast {
 namespace {

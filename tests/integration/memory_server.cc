@@ -18,8 +18,8 @@
 #include "absl/strings/numbers.h"
 #include "server/delivery/loader.h"
 #include "server/schedule/scheduler.h"
-#include "server/pull/pull_limits.h"
-#include "server/service/loader_service.h"
+#include "server/serve/pull/pull_limits.h"
+#include "server/serve/service/loader_service.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
 

@@ -20,12 +20,12 @@
 #include "absl/types/span.h"
 #include "common/python_helper.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/energon/energon_tar.h"
+#include "server/data/energon/energon_tar.h"
 #include "server/job/job_setup.h"
-#include "server/plan/plan_export.h"
+#include "server/schedule/plan_export.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/test_cluster.h"
-#include "tests/server/corpus/corpus_testing.h"
+#include "tests/server/data/corpus_testing.h"
 #include "trainer_shim/host/packed_batch.h"
 
 namespace ballast {

@@ -11,13 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/python_helper.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/parquet/parquet_tables.h"
+#include "server/data/parquet/parquet_tables.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/fakes/test_job.h"
-#include "tests/server/corpus/corpus_testing.h"
+#include "tests/server/data/corpus_testing.h"
 #include "trainer_shim/host/packed_batch.h"
 
 namespace ballast {

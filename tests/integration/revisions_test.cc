@@ -20,7 +20,7 @@
 #include "common/python_helper.h"
 #include "proto/revision_service.grpc.pb.h"
 #include "server/job/index_sources.h"
-#include "server/service/server.h"
+#include "server/serve/service/server.h"
 #include "tests/fakes/test_job.h"
 
 namespace ballast {

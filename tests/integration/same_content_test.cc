@@ -19,7 +19,7 @@
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
-#include "server/service/server.h"
+#include "server/serve/service/server.h"
 #include "tests/fakes/manual_clock.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/fakes/test_cluster.h"

@@ -10,12 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/command/commands.h"
-#include "server/corpus/tar/tar_reader.h"
-#include "server/video/model_videos.h"
+#include "server/data/tar/tar_reader.h"
+#include "server/model/model_videos.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/read_file.h"
 #include "tests/fakes/test_job.h"
-#include "tests/server/video/made_videos.h"
+#include "tests/server/media/video/made_videos.h"
 
 namespace ballast {
 namespace {

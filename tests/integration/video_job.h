@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "proto/model.pb.h"
 #include "server/config/config_loader.h"
-#include "server/video/video_plan.h"
+#include "server/media/video/video_plan.h"
 
 namespace ballast {
 

@@ -25,7 +25,7 @@
 #include "server/job/job_setup.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/integration/video_job.h"
-#include "tests/server/video/made_videos.h"
+#include "tests/server/media/video/made_videos.h"
 
 namespace ballast {
 namespace {

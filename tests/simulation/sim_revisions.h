@@ -13,8 +13,8 @@
 #include "absl/time/time.h"
 #include "proto/revision_service.pb.h"
 #include "server/delivery/file_sample_builder.h"
-#include "server/service/revision_keeper.h"
-#include "server/service/revision_member.h"
+#include "server/serve/service/revision_keeper.h"
+#include "server/serve/service/revision_member.h"
 #include "tests/simulation/sim_data.h"
 #include "tests/simulation/sim_network.h"
 

@@ -11,9 +11,9 @@
 
 #include "absl/status/statusor.h"
 #include "server/delivery/loader.h"
-#include "server/pull/pull_limits.h"
-#include "server/service/loader_service.h"
-#include "server/service/revision_keeper.h"
+#include "server/serve/pull/pull_limits.h"
+#include "server/serve/service/loader_service.h"
+#include "server/serve/service/revision_keeper.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "tests/simulation/sim_data.h"
 #include "tests/simulation/sim_network.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/patchify.h"
 
 // The oracle is the CPU's Patchify: the kernel for patches whose channels lie
 // side by side, a word at a time, must give the same values.

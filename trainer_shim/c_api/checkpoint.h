@@ -10,7 +10,7 @@
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "trainer_shim/c_api/c_api.h"
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/patchify.h"
 #include "trainer_shim/rank_shim.h"
 #include "trainer_shim/role_source.h"
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/patchify.h"
 
 namespace ballast {
 

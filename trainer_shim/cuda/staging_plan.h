@@ -8,7 +8,7 @@
 #include "proto/block/block_layout.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/exchange_plan.h"
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/patchify.h"
 
 namespace ballast {
 

@@ -19,8 +19,8 @@
 #include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/host/host_image_decoder.h"
 #include "trainer_shim/host/packed_batch.h"
-#include "trainer_shim/host/patchify.h"
 #include "trainer_shim/jpeg_engine.h"
+#include "trainer_shim/patchify.h"
 
 namespace ballast {
 

@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "proto/block/block_layout.h"
 #include "trainer_shim/batch_layout.h"
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/patchify.h"
 #include "trainer_shim/tensor_table.h"
 
 namespace ballast {

@@ -9,7 +9,7 @@
 #include "client/loader_client.h"
 #include "trainer_shim/batch_pool.h"
 #include "trainer_shim/host/packed_batch.h"
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/patchify.h"
 #include "trainer_shim/rank_shim.h"
 
 namespace ballast {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "server/command/draw/random.h"
+#include "common/random.h"
 
 // canvas.cc and users who draw on the matrix themselves include OpenCV's
 // headers.

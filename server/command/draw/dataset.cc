@@ -17,10 +17,10 @@
 #include "common/machine.h"
 #include "common/status_macros.h"
 #include "common/threads.h"
-#include "server/corpus/energon/energon_tar.h"
-#include "server/corpus/file.h"
-#include "server/corpus/parquet/parquet_tables.h"
-#include "server/corpus/tar/tar_reader.h"
+#include "server/data/energon/energon_tar.h"
+#include "server/data/parquet/parquet_tables.h"
+#include "server/data/tar/tar_reader.h"
+#include "server/files/file.h"
 
 namespace ballast {
 

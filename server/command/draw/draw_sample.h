@@ -8,9 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/command/draw/encode.h"
-#include "server/command/draw/random.h"
+#include "common/random.h"
 #include "server/command/draw/receipt.h"
+#include "server/media/encode.h"
 
 namespace ballast {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "common/random.h"
 #include "server/command/draw/canvas.h"
-#include "server/command/draw/random.h"
 
 namespace ballast {
 

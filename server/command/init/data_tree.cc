@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
-#include "server/config/path_pattern.h"
-#include "server/corpus/file.h"
-#include "server/storage/storage.h"
+#include "server/files/file.h"
+#include "server/files/path_pattern.h"
+#include "server/files/storage.h"
 
 namespace ballast {
 namespace {

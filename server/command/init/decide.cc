@@ -14,7 +14,7 @@
 #include "common/status_macros.h"
 #include "server/command/init/model_choice.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/parquet/unpack.h"
+#include "server/data/parquet/unpack.h"
 
 namespace ballast {
 

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
 #include "server/command/init/data_tree.h"
-#include "server/corpus/record_parser.h"
+#include "server/data/record_parser.h"
 
 namespace ballast {
 

@@ -14,12 +14,12 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "proto/config.pb.h"
-#include "server/audio/audio_plan.h"
 #include "server/config/model_cost.h"
-#include "server/config/model_images.h"
-#include "server/config/model_profile.h"
-#include "server/config/model_warnings.h"
-#include "server/config/profiles.h"
+#include "server/media/audio/audio_plan.h"
+#include "server/model/model_images.h"
+#include "server/model/model_profile.h"
+#include "server/model/model_warnings.h"
+#include "server/model/profiles.h"
 #include "server/text/chat_writer.h"
 
 namespace ballast {

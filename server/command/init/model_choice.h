@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "server/command/init/data_tree.h"
 #include "server/command/init/own_files.h"
-#include "server/image_plan/image_family.h"
+#include "server/media/image_plan/image_family.h"
 
 namespace ballast {
 

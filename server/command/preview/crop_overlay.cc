@@ -10,7 +10,7 @@
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 #include "server/command/draw/canvas.h"
-#include "server/config/model_images.h"
+#include "server/model/model_images.h"
 
 namespace ballast {
 

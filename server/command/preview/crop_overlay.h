@@ -8,10 +8,10 @@
 #include "absl/status/statusor.h"
 #include "proto/model.pb.h"
 #include "server/command/preview/sample_view.h"
-#include "server/image/image.h"
-#include "server/image/image_header.h"
-#include "server/image_plan/tile_grid.h"
 #include "server/job/job_setup.h"
+#include "server/media/image/image.h"
+#include "server/media/image_plan/tile_grid.h"
+#include "server/sample/image_header.h"
 
 namespace ballast {
 

@@ -20,12 +20,12 @@
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
-#include "server/command/draw/encode.h"
 #include "server/command/preview/crop_overlay.h"
 #include "server/command/preview/preview_html.h"
-#include "server/corpus/sample_source.h"
-#include "server/http/pages.h"
-#include "server/image/image.h"
+#include "server/media/encode.h"
+#include "server/media/image/image.h"
+#include "server/sample/sample_source.h"
+#include "server/serve/http/pages.h"
 
 namespace ballast {
 

@@ -11,8 +11,8 @@
 #include "absl/time/time.h"
 #include "proto/schedule.pb.h"
 #include "server/command/preview/sample_view.h"
-#include "server/http/http_server.h"
 #include "server/job/job_setup.h"
+#include "server/serve/http/http_server.h"
 
 namespace ballast {
 

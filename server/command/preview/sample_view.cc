@@ -17,11 +17,11 @@
 #include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
 #include "server/command/draw/draw_sample.h"
-#include "server/config/profiles.h"
-#include "server/corpus/jsonl/pair_json.h"
+#include "server/data/jsonl/pair_json.h"
 #include "server/delivery/block.h"
+#include "server/model/model_videos.h"
+#include "server/model/profiles.h"
 #include "server/text/text_token.h"
-#include "server/video/model_videos.h"
 
 namespace ballast {
 

@@ -13,11 +13,11 @@
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/model.pb.h"
-#include "server/audio/indexed_clip.h"
-#include "server/corpus/sample_source.h"
 #include "server/delivery/file_sample_builder.h"
-#include "server/image/image_header.h"
 #include "server/job/job_setup.h"
+#include "server/model/indexed_clip.h"
+#include "server/sample/image_header.h"
+#include "server/sample/sample_source.h"
 #include "server/text/text_token.h"
 
 namespace ballast {

@@ -17,7 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
-#include "server/corpus/data_fault.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {

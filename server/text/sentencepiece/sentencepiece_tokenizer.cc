@@ -25,7 +25,7 @@
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
-#include "server/corpus/data_fault.h"
+#include "server/sample/data_fault.h"
 #include "server/text/bpe/added_tokens.h"
 #include "server/text/bpe/regex.h"
 #include "server/text/sentencepiece/helper_image.h"

@@ -7,9 +7,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/config/profiles.h"
-#include "server/corpus/data_fault.h"
-#include "server/image_plan/image_text.h"
+#include "server/media/image_plan/image_text.h"
+#include "server/model/profiles.h"
+#include "server/sample/data_fault.h"
 #include "server/text/chat_writer.h"
 #include "server/text/conversation.h"
 

@@ -16,7 +16,7 @@
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
-#include "server/corpus/data_fault.h"
+#include "server/sample/data_fault.h"
 #include "server/text/chat_writer.h"
 #include "server/text/template/renderer_text.h"
 #include "server/text/template/trials_text.h"

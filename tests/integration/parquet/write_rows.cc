@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "server/corpus/parquet/parquet_tables.h"
+#include "server/data/parquet/parquet_tables.h"
 #include "tests/fakes/made_jpegs.h"
 
 namespace ballast {

@@ -9,7 +9,7 @@
 #include "common/channel_security.h"
 #include "common/pem_files.h"
 #include "proto/config.pb.h"
-#include "server/service/server.h"
+#include "server/serve/service/server.h"
 
 namespace ballast {
 

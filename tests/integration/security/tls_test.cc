@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/service/peer_check.h"
+#include "server/serve/service/peer_check.h"
 #include "tests/fakes/test_certificates.h"
 #include "tests/integration/security/small_server.h"
 

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "proto/loader_service.grpc.pb.h"
-#include "server/service/peer_check.h"
+#include "server/serve/service/peer_check.h"
 #include "tests/fakes/test_certificates.h"
 #include "tests/integration/security/small_server.h"
 

@@ -17,10 +17,10 @@
 #include "absl/strings/str_replace.h"
 #include "server/command/draw/dataset.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/parquet/parquet_file.h"
+#include "server/data/parquet/parquet_file.h"
+#include "server/files/storage.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
-#include "server/storage/storage.h"
 #include "tests/fakes/test_certificates.h"
 #include "tests/integration/storage/s3_process.h"
 

@@ -10,7 +10,7 @@
 
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/shared_dir.h"
-#include "tests/server/image/test_images.h"
+#include "tests/server/media/image/test_images.h"
 
 namespace ballast {
 namespace {

@@ -12,13 +12,13 @@
 
 #include "absl/strings/str_replace.h"
 #include "proto/image/resample_weights.h"
-#include "server/config/image_family_config.h"
-#include "server/config/model_profile.h"
-#include "server/config/profiles.h"
-#include "server/image_plan/image_family.h"
-#include "server/image_plan/image_planner.h"
+#include "server/media/image_plan/image_family.h"
+#include "server/media/image_plan/image_planner.h"
+#include "server/model/image_family_config.h"
+#include "server/model/model_profile.h"
+#include "server/model/profiles.h"
 #include "tests/fakes/shared_dir.h"
-#include "tests/server/image/test_images.h"
+#include "tests/server/media/image/test_images.h"
 
 namespace ballast {
 namespace {

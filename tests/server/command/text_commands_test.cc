@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "server/config/model_profile.h"
+#include "server/model/model_profile.h"
 #include "server/text/model_tokenizer.h"
 #include "tests/server/text/template/renderer_fixture.h"
 

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "server/config/source_fields.h"
+#include "server/settings/source_fields.h"
 
 namespace ballast {
 namespace {

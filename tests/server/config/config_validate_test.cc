@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "server/config/config_loader.h"
-#include "server/config/source_fields.h"
+#include "server/settings/source_fields.h"
 
 namespace ballast {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/image/image.h"
+#include "server/media/image/image.h"
 
 namespace ballast {
 namespace {

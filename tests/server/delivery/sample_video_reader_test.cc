@@ -13,11 +13,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/config/model_profile.h"
-#include "server/corpus/file.h"
-#include "server/video/model_videos.h"
+#include "server/files/file.h"
+#include "server/model/model_profile.h"
+#include "server/model/model_videos.h"
 #include "tests/fakes/read_file.h"
-#include "tests/server/video/made_videos.h"
+#include "tests/server/media/video/made_videos.h"
 
 namespace ballast {
 namespace {

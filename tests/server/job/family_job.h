@@ -10,10 +10,10 @@
 #include "absl/types/span.h"
 #include "common/aligned_buffer.h"
 #include "proto/block/block_view.h"
-#include "server/command/draw/encode.h"
 #include "server/delivery/file_sample_builder.h"
-#include "server/image/image.h"
 #include "server/job/job_setup.h"
+#include "server/media/encode.h"
+#include "server/media/image/image.h"
 
 namespace ballast {
 

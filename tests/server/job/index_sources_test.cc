@@ -15,11 +15,11 @@
 #include <string>
 
 #include "common/small_file.h"
-#include "server/config/model_profile.h"
-#include "server/config/profiles.h"
-#include "server/corpus/data_fault.h"
 #include "server/job/job_setup.h"
 #include "server/job/template_comparison.h"
+#include "server/model/model_profile.h"
+#include "server/model/profiles.h"
+#include "server/sample/data_fault.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/template/template_renderer.h"
 

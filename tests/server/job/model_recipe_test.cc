@@ -18,7 +18,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "common/python_helper.h"
-#include "server/plan/plan_export.h"
+#include "server/schedule/plan_export.h"
 #include "tests/server/job/family_job.h"
 
 namespace ballast {

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/helper_program.h"
 #include "common/python_helper.h"
-#include "server/corpus/data_fault.h"
-#include "tests/server/corpus/corpus_testing.h"
+#include "server/sample/data_fault.h"
+#include "tests/server/data/corpus_testing.h"
 
 namespace ballast {
 namespace {

@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/helper_program.h"
 #include "common/python_helper.h"
-#include "server/corpus/data_fault.h"
-#include "tests/server/corpus/corpus_testing.h"
+#include "server/sample/data_fault.h"
+#include "tests/server/data/corpus_testing.h"
 
 namespace ballast {
 namespace {
@@ -174,10 +174,10 @@ TEST_F(RecipeTest, RefusesKeysBesideADocument) {
            {"system='Be brief.', tools=[{'name': 'f'}]",
             "'system', 'tools' with text"},
            {"rejected_messages=[]", "'rejected_messages' with text"}}) {
-    EXPECT_THAT(Refusal(absl::StrCat(kIfSound,
-                                     "    return recipe.Sample(text='x', ",
-                                     given, ")\n")),
-                AllOf(HasSubstr(named), HasSubstr("fields={...}")))
+    EXPECT_THAT(
+        Refusal(absl::StrCat(kIfSound, "    return recipe.Sample(text='x', ",
+                             given, ")\n")),
+        AllOf(HasSubstr(named), HasSubstr("fields={...}")))
         << given;
   }
 }

@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "proto/schedule/schedule_table.h"
-#include "server/config/model_profile.h"
-#include "server/config/profiles.h"
-#include "server/image_plan/image_planner.h"
+#include "server/media/image_plan/image_planner.h"
+#include "server/model/model_profile.h"
+#include "server/model/profiles.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/corpus/data_fault.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/config/model_profile.h"
-#include "server/config/profiles.h"
+#include "server/model/model_profile.h"
+#include "server/model/profiles.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/sample_text.h"
 #include "tests/server/text/bpe/test_tokenizers.h"

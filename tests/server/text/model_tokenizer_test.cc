@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "server/config/model_profile.h"
+#include "server/model/model_profile.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
 namespace ballast {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/config/model_profile.h"
+#include "server/model/model_profile.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/config/model_profile.h"
+#include "server/model/model_profile.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/sample_text.h"
 #include "server/text/text_token.h"

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/config/profiles.h"
-#include "server/video/model_videos.h"
+#include "server/model/model_videos.h"
+#include "server/model/profiles.h"
 
 namespace ballast {
 namespace {

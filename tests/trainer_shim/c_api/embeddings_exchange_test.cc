@@ -20,7 +20,7 @@
 #include "server/config/config_loader.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/test_cluster.h"
-#include "tests/server/audio/golden_audio.h"
+#include "tests/server/media/audio/golden_audio.h"
 #include "tests/trainer_shim/c_api/embedding_job.h"
 #include "trainer_shim/c_api/c_api.h"
 

@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/image/image.h"
+#include "server/media/image/image.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/trainer_shim/host/assemble_all.h"
 

@@ -1,5 +1,5 @@
-// The oracle is the server's decoder, which tests/server/image compares with
-// Pillow.
+// The oracle is the server's decoder, which tests/server/media/image compares
+// with Pillow.
 #include "trainer_shim/host/host_image_decoder.h"
 
 #include <gmock/gmock.h>
@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "proto/image/engine_jpeg.h"
-#include "server/image/image.h"
+#include "server/media/image/image.h"
 #include "tests/fakes/made_jpegs.h"
 #include "tests/fakes/shared_dir.h"
-#include "tests/server/image/test_images.h"
+#include "tests/server/media/image/test_images.h"
 
 namespace ballast {
 namespace {
@@ -113,8 +113,8 @@ TEST(HostImageDecoderTest, TheCorpusHasTheServersPixels) {
   EXPECT_GE(taken, 15);
 }
 
-// The server's decode and its resize, which tests/server/image compares with
-// the libraries.
+// The server's decode and its resize, which tests/server/media/image compares
+// with the libraries.
 TEST(HostImageDecoderTest, OtherFiltersHaveTheServersPixels) {
   for (const ResampleFilter filter :
        {ResampleFilter::kBox, ResampleFilter::kBilinear,

@@ -9,7 +9,7 @@ import os
 import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
-for folder in ("tests/server/text", "tests/server/image_plan"):
+for folder in ("tests/server/text", "tests/server/media/image_plan"):
     sys.path.insert(0, os.path.join(ROOT, folder))
 
 import torch  # noqa: E402

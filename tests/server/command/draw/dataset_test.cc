@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/file.h"
-#include "server/corpus/parquet/parquet_file.h"
+#include "server/data/parquet/parquet_file.h"
+#include "server/files/file.h"
 #include "tests/fakes/read_file.h"
 
 namespace ballast {

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
-#include "server/audio/audio_header.h"
-#include "server/image/image.h"
+#include "server/media/audio/audio_header.h"
+#include "server/media/image/image.h"
 #include "server/text/conversation.h"
 
 namespace ballast {

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "server/command/preview/sample_view.h"
-#include "server/config/model_profile.h"
+#include "server/model/model_profile.h"
 #include "server/text/model_tokenizer.h"
 
 namespace ballast {

@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
-#include "server/corpus/data_fault.h"
+#include "server/sample/data_fault.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
 namespace ballast {

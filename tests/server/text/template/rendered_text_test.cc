@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/config/model_profile.h"
-#include "server/corpus/data_fault.h"
+#include "server/model/model_profile.h"
+#include "server/sample/data_fault.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/sample_text.h"
 #include "tests/server/text/template/renderer_fixture.h"

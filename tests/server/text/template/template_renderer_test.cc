@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/helper_program.h"
 #include "common/small_file.h"
-#include "server/corpus/data_fault.h"
+#include "server/sample/data_fault.h"
 #include "server/text/template/rendered_text.h"
 #include "tests/server/text/template/renderer_fixture.h"
 

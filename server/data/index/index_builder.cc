@@ -1,0 +1,404 @@
+#include "server/data/index/index_builder.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/mutex.h"
+#include "common/status_macros.h"
+#include "common/threads.h"
+#include "server/data/index/index_writer.h"
+#include "server/data/index/probe_media.h"
+#include "server/files/path_pattern.h"
+#include "server/files/storage.h"
+#include "server/sample/index_format.h"
+
+namespace ballast {
+namespace {
+
+// Files of a store that are scanned at the same time.
+constexpr uint32_t kStoreThreads = 32;
+
+// The place of a record in its file.
+std::pair<uint64_t, uint32_t> GetPlace(const IndexSampleRecord& record) {
+  return {record.offset, record.line};
+}
+
+}  // namespace
+
+IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
+                       const std::vector<SourceFile>& files,
+                       const IndexOptions* options)
+    : options_(options) {
+  if (!options->reuse) return;
+  auto index = IndexFile::OpenToReuse(IndexPath(source, directory));
+  if (!index.ok()) return;
+  digests_ =
+      GetDigests(source, directory, options->key, (*index)->has_videos());
+  if ((*index)->digests().sizes != digests_.sizes) return;
+  if (!(*index)->Verify(nullptr).ok()) return;
+  index_ = *std::move(index);
+  absl::flat_hash_map<absl::string_view, const SourceFile*> by_name;
+  for (const SourceFile& file : files) by_name.emplace(file.name, &file);
+  // Indexed by the file numbers of the old index. Files that are gone are never
+  // read.
+  std::vector<SourceFile> known(index_->num_files());
+  for (uint64_t i = 0; i < known.size(); ++i) {
+    const auto found = by_name.find(index_->file_name(i));
+    if (found == by_name.end()) continue;
+    known[i] = *found->second;
+    numbers_.emplace(index_->file_name(i), i);
+  }
+  auto texts = MakeFileSource(source, directory, index_, std::move(known),
+                              OpenFileCache::OfProcess());
+  if (texts.ok()) {
+    texts_ = *std::move(texts);
+  } else {
+    index_ = nullptr;
+    numbers_.clear();
+  }
+}
+
+std::optional<uint64_t> IndexReuse::Find(const SourceFile& file,
+                                         const FileStamp& stamp) const {
+  const auto found = numbers_.find(file.name);
+  if (found == numbers_.end() ||
+      !(index_->file_stamp(found->second) == stamp)) {
+    return std::nullopt;
+  }
+  return found->second;
+}
+
+absl::Status IndexReuse::Scan(uint64_t number, FileScanner& scanner) const {
+  Range kept = GetRecords(number, 0, index_->size());
+  Range left_out = GetRecords(number, index_->size(), index_->num_records());
+  uint64_t samples = 0;
+  uint64_t lengths = 0;
+  // Passes both kinds in the order of the file.
+  while (kept.begin < kept.end || left_out.begin < left_out.end) {
+    const bool is_kept =
+        left_out.begin == left_out.end ||
+        (kept.begin < kept.end && GetPlace(index_->record(kept.begin)) <
+                                      GetPlace(index_->record(left_out.begin)));
+    const uint64_t next = is_kept ? kept.begin++ : left_out.begin++;
+    const std::optional<TextLengths> known =
+        is_kept ? KnownLengths(next) : std::nullopt;
+    if (known) {
+      BALLAST_ASSIGN_OR_RETURN(const ImageFactsView facts, GetFacts(next));
+      scanner.AddMeasured(index_->record(next), *known, facts);
+      ++lengths;
+    } else {
+      BALLAST_RETURN_IF_ERROR(Measure(next, scanner));
+    }
+    ++samples;
+    scanner.Advance(index_->record(next).offset + index_->record(next).length);
+  }
+  scanner.AddReused(samples, lengths, index_->file_unreadable(number),
+                    index_->media_time_ns(number));
+  return absl::OkStatus();
+}
+
+IndexReuse::Range IndexReuse::GetRecords(uint64_t file, uint64_t begin,
+                                         uint64_t end) const {
+  // The first record in [low, end) whose file is not before `wanted`.
+  const auto first = [&](uint64_t low, uint64_t wanted) {
+    uint64_t high = end;
+    while (low < high) {
+      const uint64_t middle = low + (high - low) / 2;
+      if (index_->record(middle).file < wanted) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  };
+  const uint64_t from = first(begin, file);
+  return {from, first(from, file + 1)};
+}
+
+std::optional<TextLengths> IndexReuse::KnownLengths(uint64_t number) const {
+  if (index_->digests().lengths != digests_.lengths) return std::nullopt;
+  const IndexSampleRecord& record = index_->record(number);
+  TextLengths lengths;
+  lengths.text_tokens = record.text_tokens;
+  lengths.label_tokens = record.label_tokens;
+  lengths.first_text_tokens = record.first_text_tokens;
+  lengths.limited = record.limited != 0;
+  if (index_->digests().limits == digests_.limits) return lengths;
+  if (lengths.limited || !options_->lengths_hold ||
+      !options_->lengths_hold(lengths, index_->images(number))) {
+    return std::nullopt;
+  }
+  return lengths;
+}
+
+std::optional<TextLengths> IndexReuse::FindSample(
+    uint64_t number, const IndexSampleRecord& record, ImageFacts* facts) const {
+  Range range = GetRecords(number, 0, index_->size());
+  // Narrows the range to the first record at or after the wanted place.
+  const uint64_t end = range.end;
+  const auto place = [](const IndexSampleRecord& each) {
+    return std::pair(each.offset, each.line);
+  };
+  while (range.begin < range.end) {
+    const uint64_t middle = range.begin + (range.end - range.begin) / 2;
+    if (place(index_->record(middle)) < place(record)) {
+      range.begin = middle + 1;
+    } else {
+      range.end = middle;
+    }
+  }
+  if (range.begin == end) return std::nullopt;
+  const IndexSampleRecord& found = index_->record(range.begin);
+  if (place(found) != place(record) || found.length != record.length ||
+      found.text_check != record.text_check ||
+      found.image_check != record.image_check) {
+    return std::nullopt;
+  }
+  KeepChecks(range.begin, facts);
+  return KnownLengths(range.begin);
+}
+
+void IndexReuse::KeepChecks(uint64_t number, ImageFacts* facts) const {
+  // Of other rules, or without hashes of all images in this build, there is
+  // nothing to compare.
+  const absl::Span<const ImageMark> marks = index_->marks(number);
+  const absl::Span<const uint64_t> hashes = index_->hashes(number);
+  if (!HasMarks() || hashes.size() != facts->marks.size() ||
+      facts->content_hashes.size() != facts->marks.size()) {
+    return;
+  }
+  for (size_t i = 0; i < marks.size(); ++i) {
+    if (marks[i].check() == ImageCheckResult::kClean &&
+        hashes[i] == facts->content_hashes[i]) {
+      facts->marks[i] = marks[i];
+    }
+  }
+}
+
+absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
+  const IndexSampleRecord& record = index_->record(number);
+  BALLAST_ASSIGN_OR_RETURN(const ImageFactsView facts, GetFacts(number));
+  BALLAST_ASSIGN_OR_RETURN(
+      FaultOr<RawSample> sample,
+      texts_->ReadNumber(number, {.text = true, .images = false}));
+  if (!sample.ok()) return absl::DataLossError(sample.fault().reason());
+  // A line's or row's number, or what follows the file in the name.
+  absl::string_view key = sample->name;
+  const std::string line = absl::StrCat(record.line);
+  if (record.line != 0) {
+    key = line;
+  } else {
+    absl::ConsumePrefix(&key, absl::StrCat(scanner.name(), ": "));
+  }
+  SetFacts(facts.videos, &*sample);
+  return scanner.Add(record, key, *sample, facts);
+}
+
+absl::StatusOr<ImageFactsView> IndexReuse::GetFacts(uint64_t number) const {
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> videos,
+                           index_->videos(number));
+  ImageFactsView facts = {index_->images(number), index_->marks(number),
+                          index_->hashes(number), videos};
+  if (index_->is_hashed()) {
+    BALLAST_ASSIGN_OR_RETURN(facts.video_hashes,
+                             index_->hashes_of_videos(number));
+  }
+  return facts;
+}
+
+absl::StatusOr<std::unique_ptr<SourceScan>> SourceScan::Create(
+    const v1::Source& source, absl::string_view directory,
+    const IndexOptions* options) {
+  BALLAST_ASSIGN_OR_RETURN(std::vector<SourceFile> files,
+                           ListSourceFiles(source, directory));
+  BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<RecordParser> parser,
+                           MakeParser(source, directory));
+  return std::unique_ptr<SourceScan>(new SourceScan(
+      std::move(files), std::move(parser), source, directory, options));
+}
+
+absl::Status SourceScan::Run(absl::Span<const size_t> wanted,
+                             const OnScan& on_scan) {
+  std::vector<std::string> paths;
+  for (const size_t number : wanted) paths.push_back(files_[number].path);
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> stamps,
+                           Storage::OfProcess().StampAll(paths));
+  uint64_t bytes = 0;
+  for (const FileStamp& stamp : stamps) bytes += stamp.size;
+  ProgressMeter progress(bytes, options_->progress);
+  Mutex mutex;  // of on_scan
+  // Threads that read from a store wait most of the time.
+  const uint32_t least =
+      !paths.empty() && IsStoreUrl(paths[0]) ? kStoreThreads : 1;
+  return RunAll(wanted.size(), std::max<uint32_t>(options_->threads, least),
+                [&](size_t i) -> absl::Status {
+                  BALLAST_ASSIGN_OR_RETURN(
+                      FileScan scan, ScanFile(files_[wanted[i]], &progress));
+                  MutexLock lock(&mutex);
+                  return on_scan(wanted[i], std::move(scan));
+                });
+}
+
+absl::StatusOr<FileScan> SourceScan::ScanFile(const SourceFile& source,
+                                              ProgressMeter* progress) const {
+  BALLAST_ASSIGN_OR_RETURN(const File file,
+                           Storage::OfProcess().Open(source.path));
+  FileScanner scanner(source.name, file, options_, progress);
+  const std::optional<uint64_t> known = reuse_.Find(source, file.stamp());
+  const bool is_whole =
+      reuse_.HasMarks() && (!options_->hash || reuse_.is_hashed());
+  if (known && !is_whole) {
+    scanner.SetKnown(
+        [this, &known](const IndexSampleRecord& record, ImageFacts* facts) {
+          return reuse_.FindSample(*known, record, facts);
+        });
+  }
+  BALLAST_RETURN_IF_ERROR(known && is_whole ? Reuse(*known, scanner)
+                                            : parser_->Scan(file, scanner));
+  BALLAST_ASSIGN_OR_RETURN(const FileStamp now,
+                           Storage::OfProcess().Stamp(source.path));
+  if (!(now == file.stamp())) {
+    return absl::AbortedError(absl::StrCat(
+        source.path, ": changed while it was indexed; index it again"));
+  }
+  return std::move(scanner).Finish();
+}
+
+absl::Status SourceScan::Reuse(uint64_t number, FileScanner& scanner) const {
+  const absl::Status status = reuse_.Scan(number, scanner);
+  if (!absl::IsDataLoss(status)) return status;
+  return absl::AbortedError(absl::StrCat(
+      status.message(), "; `ballast-server index --rebuild` reads all anew"));
+}
+
+namespace {
+
+struct AssembledIndex {
+  IndexContents contents;
+  IndexReport report;
+};
+
+// Appends a file's scan to the contents of the index. Collects images
+// separately, and apart from them the images of samples that are left out.
+void Append(FileScan scan, IndexContents& contents, ImageFacts& images,
+            ImageFacts& left_out_images, IndexReport& report) {
+  const auto file = static_cast<uint32_t>(contents.files.size());
+  contents.files.push_back(
+      {std::move(scan.name), scan.stamp, scan.unreadable, scan.media_time_ns});
+  const auto append = [file](const std::vector<IndexSampleRecord>& from,
+                             const ImageFacts& from_images,
+                             std::vector<IndexSampleRecord>& to,
+                             ImageFacts& to_images) {
+    const uint64_t first = to.size();
+    for (IndexSampleRecord sample : from) {
+      sample.file = file;
+      sample.first_image += to_images.sizes.size();
+      to.push_back(sample);
+    }
+    to_images.Append(from_images.view(), first);
+  };
+  append(scan.samples, scan.images, contents.samples, images);
+  append(scan.left_out, scan.left_out_images, contents.left_out,
+         left_out_images);
+  report.reused_files += scan.report.reused_files;
+  report.reused_samples += scan.report.reused_samples;
+  report.reused_lengths += scan.report.reused_lengths;
+  report.known_bad += scan.report.known_bad;
+  report.skipped += scan.report.skipped;
+  report.filtered += scan.report.filtered;
+  for (const auto& [extension, count] : scan.report.ignored) {
+    report.ignored[extension] += count;
+  }
+  std::move(scan.report.bad.begin(), scan.report.bad.end(),
+            std::back_inserter(report.bad));
+}
+
+// The first samples of the row groups, each at its own offset.
+std::vector<uint64_t> GroupStarts(
+    const std::vector<IndexSampleRecord>& samples) {
+  std::vector<uint64_t> starts;
+  for (uint64_t i = 0; i < samples.size(); ++i) {
+    if (i > 0 && samples[i].file == samples[i - 1].file &&
+        samples[i].offset == samples[i - 1].offset) {
+      continue;
+    }
+    starts.push_back(i);
+  }
+  return starts;
+}
+
+// Puts the scans of a source's files, in their order, together. Equal scans
+// give equal contents, wherever and in whatever order they were made. `format`
+// is the source's v1::Source::Format; with `in_groups` rows at one offset are a
+// group (Parquet). The contents' digests are left to the caller. Pure.
+AssembledIndex AssembleIndex(uint32_t format, bool in_groups,
+                             std::vector<FileScan> scans) {
+  AssembledIndex result;
+  IndexContents& contents = result.contents;
+  IndexReport& report = result.report;
+  contents.format = format;
+  ImageFacts images;
+  ImageFacts left_out_images;
+  for (FileScan& scan : scans) {
+    Append(std::move(scan), contents, images, left_out_images, report);
+  }
+  if (in_groups) contents.group_starts = GroupStarts(contents.samples);
+  report.samples = contents.samples.size();
+  report.images = images.sizes.size();
+  for (const ImageMark mark : images.marks) report.marks.Add(mark);
+  for (IndexSampleRecord& sample : contents.left_out) {
+    sample.first_image += images.sizes.size();
+  }
+  report.clips =
+      std::count_if(images.videos.begin(), images.videos.end(),
+                    [](const IndexedVideo& one) { return one.is_audio(); });
+  report.videos = images.videos.size() - report.clips;
+  images.Append(left_out_images.view(), contents.samples.size());
+  contents.images = std::move(images.sizes);
+  contents.marks = std::move(images.marks);
+  contents.content_hashes = std::move(images.content_hashes);
+  contents.videos = std::move(images.videos);
+  contents.video_records = std::move(images.video_samples);
+  contents.video_hashes = std::move(images.video_hashes);
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
+                                       absl::string_view directory,
+                                       const IndexOptions& options) {
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<SourceScan> scan,
+                           SourceScan::Create(source, directory, &options));
+  std::vector<size_t> all(scan->files().size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  std::vector<FileScan> scans(all.size());
+  BALLAST_RETURN_IF_ERROR(scan->Run(all, [&](size_t file, FileScan found) {
+    scans[file] = std::move(found);
+    return absl::OkStatus();
+  }));
+  return WriteAssembled(source, directory, options, std::move(scans));
+}
+
+absl::StatusOr<IndexReport> WriteAssembled(const v1::Source& source,
+                                           absl::string_view directory,
+                                           const IndexOptions& options,
+                                           std::vector<FileScan> scans) {
+  BALLAST_ASSIGN_OR_RETURN(const RecordFormat* format, FindFormat(source));
+  AssembledIndex index = AssembleIndex(static_cast<uint32_t>(source.format()),
+                                       format->in_groups, std::move(scans));
+  index.contents.is_hashed = options.hash;
+  index.contents.digests = GetDigests(source, directory, options.key,
+                                      !index.contents.videos.empty());
+  if (!options.accept || options.accept(index.report)) {
+    BALLAST_RETURN_IF_ERROR(
+        WriteIndex(IndexPath(source, directory), index.contents));
+  }
+  return std::move(index.report);
+}
+
+}  // namespace ballast

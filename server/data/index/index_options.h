@@ -1,0 +1,186 @@
+#ifndef BALLAST_SERVER_DATA_INDEX_INDEX_OPTIONS_H_
+#define BALLAST_SERVER_DATA_INDEX_INDEX_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/data/index/image_probe.h"
+#include "server/sample/index_format.h"
+#include "server/sample/sample_source.h"
+#include "server/sample/source_index.h"
+
+namespace ballast {
+
+// The inputs of an index besides the data files, in parts, so that a change
+// rebuilds only what depends on it. Each part names all that it covers,
+// in any form: only equality counts.
+struct IndexKey {
+  // Inputs of the samples' places and the images' sizes, e.g. whether images
+  // are rotated.
+  std::string sizes;
+  // Inputs of the lengths of whole texts: tokenizer, template, token ids.
+  std::string lengths;
+  // Bounds of a text and of its image sizes: pixels and tokens.
+  std::string limits;
+  // What decides how videos are sampled. It is one more limit of a source that
+  // has videos, and nothing to any other.
+  std::string videos = "";
+
+  friend bool operator==(const IndexKey&, const IndexKey&) = default;
+};
+
+// The key as stored in an index. `sizes` also covers the format and the media
+// root of the source.
+struct IndexDigests {
+  Digest sizes = {};
+  Digest lengths = {};
+  Digest limits = {};
+
+  friend bool operator==(const IndexDigests&, const IndexDigests&) = default;
+};
+
+// A sample's lengths, as IndexedSample has them.
+struct TextLengths {
+  uint32_t text_tokens = 0;
+  uint32_t label_tokens = 0;
+  // The sample is left out without being bad.
+  bool skip = false;
+  // Other limits (IndexKey) may give other lengths, even limits that the sample
+  // is within: it was truncated, or its text is checked against its images.
+  bool limited = false;
+  // IndexedSample::first_text_tokens.
+  uint32_t first_text_tokens = 0;
+};
+
+// Measures the lengths of a sample. An error makes it bad, with its message as
+// the reason, except UNAVAILABLE, a failure of the machine, which ends the
+// build. The RawSample has a name, a text and the facts of its videos, but
+// neither images nor videos; the sizes of its images are passed separately.
+// Called from several threads at once.
+using SampleMeasure = std::function<absl::StatusOr<TextLengths>(
+    const RawSample& sample, absl::Span<const ImageSize> images)>;
+
+// Whether lengths that were found under other limits, and are not `limited`, as
+// lengths of samples with a video are, also hold under the limits of this
+// build. Called from several threads at once.
+using LengthsHold = std::function<bool(const TextLengths& lengths,
+                                       absl::Span<const ImageSize> images)>;
+
+// Reads the facts of a video, without clip and sample_fps. INVALID_ARGUMENT: it
+// is damaged, or not read. Called from several threads at once; blocks.
+using VideoProbe =
+    std::function<absl::StatusOr<IndexedVideo>(const RawVideo& video)>;
+
+// For each video of a sample, the images after it in its text, of a model that
+// takes both in the order of the text; missing entries count as 0. Text that is
+// not understood, on which SampleMeasure fails, has none. Called as
+// SampleMeasure.
+using VideoOrder = std::function<std::vector<uint32_t>(const RawSample& sample,
+                                                       size_t images)>;
+
+// For each of `clips` of audio, the videos before it in the sample's text;
+// clips without an entry are after all. Otherwise as VideoOrder.
+using ClipOrder = std::function<std::vector<uint32_t>(
+    const RawSample& sample, size_t images, size_t videos, size_t clips)>;
+
+// Progress of building or checking one index.
+struct IndexProgress {
+  uint64_t bytes_done = 0;
+  // Building: of all data files; media files do not count. Checking: of the
+  // images to check.
+  uint64_t bytes_total = 0;
+  uint64_t samples = 0;  // checking: images
+  uint64_t bad = 0;      // checking: images that are not clean
+};
+
+struct IndexReport;
+
+// Options of building an index.
+struct IndexOptions {
+  SampleMeasure measure;
+  ImageSizeReader read_image_size;
+  ImageJudge judge_image = JudgeHeader;
+  // If empty, samples with videos are bad.
+  VideoProbe read_video;
+  // Likewise, of clips of audio.
+  VideoProbe read_audio;
+  // Of the audio of videos. If empty, it is not read.
+  VideoProbe read_audio_in_video;
+  // Then the places of other clips. If empty, they are after all videos.
+  ClipOrder order_clips;
+  // Every record is a preference pair (sources[].pairs).
+  bool pairs = false;
+  // Why samples with images are bad; "": they are not.
+  std::string no_images = "";
+  // If empty, all images are before all videos.
+  VideoOrder order_videos;
+  // An index built with another key is stale.
+  IndexKey key;
+  // If empty, all texts are measured again under other limits.
+  LengthsHold lengths_hold;
+  // Keeps a hash of every image and video, for which all their bytes are read
+  // (IndexFile::is_hashed).
+  bool hash = false;
+  // True if parts of the old index that still fit may be reused.
+  bool reuse = true;
+  // May be empty. Called from any thread, one call at a time, about once per
+  // MiB; the last call has bytes_done == bytes_total.
+  std::function<void(const IndexProgress&)> progress;
+  // Called once with the result of all files, before anything is written. If it
+  // returns false, no index is written and the old one stays. May be empty.
+  std::function<bool(const IndexReport&)> accept;
+  // Files read at the same time. At least 1.
+  uint32_t threads = 1;
+};
+
+// A bad sample, which is not in the index, or damage in a tar or Parquet file.
+// For damage of a tar file, the index holds no sample from there to the file's
+// end, nor the sample `key` before it, if one is named: it may lack members;
+// for damage of a Parquet file, none of the row group or of the whole file.
+struct BadSample {
+  std::string file;  // relative to the configuration's directory if inside it
+  uint64_t offset = 0;
+  // webdataset: the key; jsonl and parquet: the number of the line, element or
+  // row; empty for a Parquet file or row group, or the rest of a JSON array.
+  std::string key;
+  std::string reason;
+  // data_fault.h; empty for all others.
+  std::string kind;
+};
+
+struct IndexReport {
+  uint64_t samples = 0;
+  uint64_t images = 0;
+  uint64_t videos = 0;
+  uint64_t clips = 0;  // of audio
+  // Of these images, including those whose checks were taken from the old
+  // index.
+  ImageMarkCounts marks;
+  uint64_t skipped = 0;
+  // Files unchanged since the old index; the places and image sizes of their
+  // samples were taken from it.
+  uint64_t reused_files = 0;
+  uint64_t reused_samples = 0;
+  // Samples of unchanged files whose text was not measured again.
+  uint64_t reused_lengths = 0;
+  // Bad samples of reused files. They are not in `bad`: the build that read the
+  // files listed them.
+  uint64_t known_bad = 0;
+  // Tar members that belong to no sample, by extension
+  // (WebDatasetReader::ignored).
+  std::map<std::string, uint64_t> ignored;
+  // Rows of Parquet files that did not pass the filters, without the rows of
+  // reused files.
+  uint64_t filtered = 0;
+  // Ordered by file, then by offset.
+  std::vector<BadSample> bad;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DATA_INDEX_INDEX_OPTIONS_H_

@@ -1,0 +1,401 @@
+#include "server/data/index/probe_media.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+#include "server/data/jsonl/conversation_json.h"
+#include "server/data/jsonl/media_root.h"
+#include "server/model/profiles.h"
+#include "server/sample/data_fault.h"
+#include "server/sample/raw_video.h"
+
+namespace ballast {
+namespace {
+
+// Why an image or a video (`medium`) cannot be opened, with its kind. Looks for
+// an archive in place of one of its folders: "coco/train2017.zip" for
+// "coco/train2017/1.jpg".
+absl::Status Unopened(absl::string_view medium, const absl::Status& status,
+                      absl::string_view path, const MediaRoot& media) {
+  if (!absl::IsNotFound(status)) return status;
+  for (size_t end = path.rfind('/'); end != path.npos && end > 0;
+       end = path.rfind('/', end - 1)) {
+    const std::string archive = absl::StrCat(path.substr(0, end), ".zip");
+    if (!media.Open(archive).ok()) continue;
+    return OfKind(absl::NotFoundError(absl::StrCat(
+                      status.message(), "; ", archive, " is there, unpack it")),
+                  MediaKind(medium, kInZip));
+  }
+  return OfKind(
+      absl::NotFoundError(absl::StrCat(status.message(), "; the path of a",
+                                       medium == "image" ? "n " : " ", medium,
+                                       " starts at the source's media_root")),
+      MediaKind(medium, kMissing));
+}
+
+absl::Status CheckClip(const JsonVideo& named) {
+  if (!named.start.has_value() || !named.end.has_value() ||
+      *named.end > *named.start) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("a clip from ", *named.start, " s to ", *named.end,
+                   " s; wanted an end after the start"));
+}
+
+// The part of a video in a tar file fits the video, of `pictures` pictures.
+absl::Status CheckPart(const JsonVideo& part, size_t pictures) {
+  const auto fault = [](const auto&... pieces) {
+    return absl::InvalidArgumentError(absl::StrCat(pieces...));
+  };
+  if (pictures == 0) {
+    if (!part.frames.empty()) {
+      return fault(
+          "its part has the pictures of a list, and the tar a video "
+          "file; wanted members KEY.V.P.jpg");
+    }
+    if (part.has_sample_fps) {
+      return fault("`sample_fps` beside a video file; wanted `fps`");
+    }
+    return absl::OkStatus();
+  }
+  if (!part.frames.empty() && part.frames.size() != pictures) {
+    return fault("its part names ", part.frames.size(),
+                 " pictures, and the tar has ", pictures);
+  }
+  if (part.has_raw_fps) {
+    return fault(
+        "`raw_fps` of a list of pictures is not supported; wanted "
+        "`sample_fps`");
+  }
+  if (part.start.has_value() || part.end.has_value() ||
+      (part.fps > 0 && !part.has_sample_fps)) {
+    return fault(
+        "a clip or `fps` beside a video's pictures is not read by "
+        "qwen-vl-utils; wanted `sample_fps`, and the pictures of the "
+        "clip");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTakesVideos(const IndexOptions& options) {
+  if (options.read_video) return absl::OkStatus();
+  const auto takes_videos = [](const v1::ModelProfile& profile) {
+    return profile.has_videos();
+  };
+  return absl::InvalidArgumentError(absl::StrCat(
+      "video is not supported for this model.profile; wanted one of ",
+      absl::StrJoin(ProfileNames(takes_videos), ", ")));
+}
+
+absl::Status CheckVideo(const IndexOptions& options, const VideoMedia& video) {
+  if (!video.is_audio) {
+    BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options));
+  } else if (!options.read_audio) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "audio is not supported for this model.profile; wanted one of ",
+        absl::StrJoin(AudioFamilyNames(), ", ")));
+  }
+  return CheckClip(video.named);
+}
+
+// XXH3-64 of a range of a file.
+absl::StatusOr<uint64_t> HashRange(const File& file, ByteRange range) {
+  constexpr uint64_t kChunk = uint64_t{1} << 20;
+  std::string chunk(std::min(range.size, kChunk), '\0');
+  ContentHash hash;
+  for (uint64_t done = 0; done < range.size;) {
+    const uint64_t size = std::min<uint64_t>(chunk.size(), range.size - done);
+    BALLAST_RETURN_IF_ERROR(
+        file.ReadAt(range.offset + done, size, chunk.data()));
+    hash.Add({chunk.data(), size});
+    done += size;
+  }
+  return hash.value();
+}
+
+}  // namespace
+
+absl::StatusOr<File> MediaProbe::Open(absl::string_view medium,
+                                      const MediumPath& named) {
+  if (root_ == nullptr) {
+    return absl::InternalError("a record of this format names no media");
+  }
+  absl::StatusOr<File> file = root_->Open(named.path);
+  if (!file.ok()) return Unopened(medium, file.status(), named.path, *root_);
+  if (file->object() == nullptr) {
+    media_time_ns_ = std::max(media_time_ns_, file->stamp().mtime_ns);
+  }
+  return file;
+}
+
+absl::StatusOr<MediaProbe::Probed> MediaProbe::ProbeNamed(
+    absl::string_view medium, const MediumPath& named) {
+  BALLAST_ASSIGN_OR_RETURN(const File file, Open(medium, named));
+  const uint64_t size = file.stamp().size;
+  if (size > left_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
+  }
+  left_ -= size;
+  Probed probed;
+  probed.name = file.path();
+  const auto image = ProbeImage(file, 0, size, options_.read_image_size,
+                                options_.judge_image, &hash_);
+  if (!image.ok()) return Annotate(image.status(), file.path());
+  probed.image = *image;
+  if (options_.hash) {
+    BALLAST_ASSIGN_OR_RETURN(probed.content_hash, HashRange(file, {0, size}));
+  }
+  return probed;
+}
+
+absl::StatusOr<MediaProbe::Probed> MediaProbe::Probe(absl::string_view kind,
+                                                     const Medium& medium) {
+  if (const auto* named = std::get_if<MediumPath>(&medium.place)) {
+    return ProbeNamed(kind, *named);
+  }
+  Probed probed;
+  probed.name = Printable(medium.name);
+  absl::StatusOr<ProbedImage> image;
+  if (const auto* bytes = std::get_if<absl::string_view>(&medium.place)) {
+    image = ProbeImage(*bytes, options_.read_image_size, options_.judge_image,
+                       &hash_);
+    if (options_.hash) probed.content_hash = Checksum(*bytes);
+  } else if (const auto* range = std::get_if<ByteRange>(&medium.place)) {
+    image = ProbeImage(file_, range->offset, range->size,
+                       options_.read_image_size, options_.judge_image, &hash_);
+    if (options_.hash && image.ok()) {
+      BALLAST_ASSIGN_OR_RETURN(probed.content_hash, HashRange(file_, *range));
+    }
+  } else {
+    image = absl::InternalError("an image in pieces is not indexed");
+  }
+  if (!image.ok()) return Annotate(image.status(), probed.name);
+  probed.image = *image;
+  return probed;
+}
+
+absl::Status MediaProbe::AddImage(const Medium& image) {
+  if (!options_.no_images.empty()) {
+    return absl::InvalidArgumentError(options_.no_images);
+  }
+  BALLAST_ASSIGN_OR_RETURN(const Probed probed, Probe("image", image));
+  if (check_size_) {
+    BALLAST_RETURN_IF_ERROR(check_size_(image, probed.image.size));
+  }
+  facts_.sizes.push_back(probed.image.size);
+  facts_.marks.push_back(probed.image.mark);
+  if (options_.hash) facts_.content_hashes.push_back(probed.content_hash);
+  return absl::OkStatus();
+}
+
+absl::Status MediaProbe::AddList(const VideoMedia& video) {
+  BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options_));
+  IndexedVideo list = {};
+  list.sample_fps = video.named.fps;
+  list.flags = IndexedVideo::kIsList;
+  std::vector<uint64_t> hashes;
+  for (const Medium& picture : video.parts) {
+    BALLAST_ASSIGN_OR_RETURN(const Probed probed, Probe("video", picture));
+    const ImageSize& size = probed.image.size;
+    if (check_size_) BALLAST_RETURN_IF_ERROR(check_size_(picture, size));
+    ++list.frames;
+    ++list.key_frames;
+    if (list.width == 0) {
+      list.width = size.width;
+      list.height = size.height;
+    }
+    if (size.width != list.width || size.height != list.height) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          probed.name, ": ", size.width, "x", size.height,
+          " pixels, and the video's first picture has ", list.width, "x",
+          list.height, "; wanted one size for all pictures of a video"));
+    }
+    hashes.push_back(probed.content_hash);
+  }
+  facts_.videos.push_back(list);
+  if (options_.hash) facts_.video_hashes.push_back(PicturesHash(hashes));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<IndexedVideo> MediaProbe::GetFacts(const RawVideo& raw,
+                                                  const VideoMedia& video) {
+  const JsonVideo& named = video.named;
+  const VideoProbe& read = video.is_in_video ? options_.read_audio_in_video
+                           : video.is_audio  ? options_.read_audio
+                                             : options_.read_video;
+  absl::StatusOr<IndexedVideo> found = read(raw);
+  if (!found.ok() && video.is_in_video) {
+    return Annotate(found.status(),
+                    "its audio (model.video.use_audio_in_video)");
+  }
+  BALLAST_ASSIGN_OR_RETURN(IndexedVideo facts, std::move(found));
+  if (video.is_in_video) facts.flags |= IndexedVideo::kInVideo;
+  facts.sample_fps = named.fps;
+  if (named.start.has_value()) {
+    facts.start = *named.start;
+    facts.flags |= IndexedVideo::kHasStart;
+  }
+  if (named.end.has_value()) {
+    facts.end = *named.end;
+    facts.flags |= IndexedVideo::kHasEnd;
+  }
+  if (options_.hash) {
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t hash, HashVideo(raw));
+    facts_.video_hashes.push_back(hash);
+  }
+  return facts;
+}
+
+absl::Status MediaProbe::AddVideo(const VideoMedia& video) {
+  if (video.is_list) return AddList(video);
+  const Medium& part = video.parts[0];
+  std::string name = Printable(part.name);
+  const auto add = [&]() -> absl::Status {
+    const auto add_range = [&](const File& file,
+                               ByteRange range) -> absl::Status {
+      BALLAST_RETURN_IF_ERROR(CheckVideo(options_, video));
+      FileView view(&file);
+      // Loads one version, for the hash and for the facts.
+      if (view.object() != nullptr && range.size <= kMaxSampleBytes) {
+        BALLAST_RETURN_IF_ERROR(view.Load({range}));
+      }
+      BALLAST_ASSIGN_OR_RETURN(
+          const std::string head,
+          view.ReadAt(range.offset,
+                      std::min<uint64_t>(range.size, ImagesHash::kHeadBytes)));
+      hash_.Add(range.size, head);
+      BALLAST_ASSIGN_OR_RETURN(const RawVideo raw,
+                               OpenVideo(view, range.offset, range.size));
+      BALLAST_ASSIGN_OR_RETURN(const IndexedVideo facts, GetFacts(raw, video));
+      facts_.videos.push_back(facts);
+      return absl::OkStatus();
+    };
+    if (const auto* range = std::get_if<ByteRange>(&part.place)) {
+      return add_range(file_, *range);
+    }
+    if (const auto* bytes = std::get_if<absl::string_view>(&part.place)) {
+      BALLAST_RETURN_IF_ERROR(CheckVideo(options_, video));
+      hash_.Add(bytes->size(), bytes->substr(0, ImagesHash::kHeadBytes));
+      BALLAST_ASSIGN_OR_RETURN(const RawVideo raw, VideoInMemory(*bytes, name));
+      BALLAST_ASSIGN_OR_RETURN(const IndexedVideo facts, GetFacts(raw, video));
+      facts_.videos.push_back(facts);
+      return absl::OkStatus();
+    }
+    const auto* named = std::get_if<MediumPath>(&part.place);
+    if (named == nullptr) {
+      return absl::InternalError("a video in pieces is not indexed");
+    }
+    BALLAST_ASSIGN_OR_RETURN(const File file,
+                             Open(video.is_audio ? "audio" : "video", *named));
+    name = file.path();
+    return add_range(file, {0, file.stamp().size});
+  };
+  const absl::Status added = add();
+  return added.ok() || name.empty() ? added : Annotate(added, name);
+}
+
+absl::Status CheckMarks(const Record& record) {
+  if (!record.videos.empty()) return absl::OkStatus();
+  switch (record.text_format) {
+    case RawSample::TextFormat::kConversation:
+      return CheckConversation(record.text);
+    case RawSample::TextFormat::kPlain:
+      return CheckNoVideoMark(record.text);
+    default:
+      return absl::OkStatus();
+  }
+}
+
+absl::Status CheckPlaces(const Record& record) {
+  std::vector<std::optional<absl::string_view>> images, videos, clips;
+  for (const Medium& image : record.images) images.push_back(image.name);
+  for (const VideoMedia& video : record.videos) {
+    (video.is_audio ? clips : videos).push_back(video.parts[0].name);
+  }
+  if (record.text_format != RawSample::TextFormat::kConversation ||
+      std::max({images.size(), videos.size(), clips.size()}) < 2) {
+    return absl::OkStatus();
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<MediaPlace> places,
+                           ReadMediaPlaces(record.text));
+  BALLAST_RETURN_IF_ERROR(
+      CheckNames("image", GetPaths("image", places), images, /*of=*/""));
+  BALLAST_RETURN_IF_ERROR(CheckNames(
+      "video", GetPaths("video", places, /*or_images=*/images.empty()), videos,
+      /*of=*/""));
+  return CheckNames("audio", GetPaths("audio", places), clips, /*of=*/"");
+}
+
+namespace {
+
+// Gives each medium its part of the conversation, if it has parts of `type`.
+absl::Status NameParts(absl::string_view type, std::vector<JsonVideo> parts,
+                       absl::Span<VideoMedia> media) {
+  if (parts.empty()) return absl::OkStatus();
+  if (parts.size() != media.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(parts.size(), " parts of type ", type,
+                     " in a sample with ", media.size(), "; wanted as many"));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    BALLAST_RETURN_IF_ERROR(Annotate(
+        CheckPart(parts[i], media[i].is_list ? media[i].parts.size() : 0),
+        absl::StrCat(type, " ", i)));
+    media[i].named = std::move(parts[i]);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
+                       absl::Span<VideoMedia> media) {
+  if (format != RawSample::TextFormat::kConversation) return absl::OkStatus();
+  size_t videos = 0;
+  while (videos < media.size() && !media[videos].is_audio) ++videos;
+  if (videos < media.size()) {
+    BALLAST_ASSIGN_OR_RETURN(auto parts, ReadAudioParts(text));
+    BALLAST_RETURN_IF_ERROR(
+        NameParts("audio", std::move(parts), media.subspan(videos)));
+  }
+  if (videos == 0) return absl::OkStatus();
+  BALLAST_ASSIGN_OR_RETURN(auto parts, ReadVideoParts(text));
+  return NameParts("video", std::move(parts), media.first(videos));
+}
+
+absl::Status AddAudioOfVideos(absl::Span<const uint32_t> videos_before,
+                              std::vector<VideoMedia>* media) {
+  size_t videos = 0;
+  while (videos < media->size() && !(*media)[videos].is_audio) ++videos;
+  std::vector<VideoMedia> heard(media->begin(), media->begin() + videos);
+  size_t clip = 0;  // the next that is of no video
+  const auto add_clips = [&](size_t before) {
+    for (; videos + clip < media->size(); ++clip) {
+      const size_t wanted =
+          clip < videos_before.size() ? videos_before[clip] : videos;
+      if (wanted > before) return;
+      heard.push_back(std::move((*media)[videos + clip]));
+    }
+  };
+  for (size_t i = 0; i < videos; ++i) {
+    if ((*media)[i].is_list) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "video ", i,
+          ": a list of pictures has no audio (model.video.use_audio_in_video); "
+          "wanted a video file"));
+    }
+    add_clips(i);
+    heard.push_back((*media)[i]);
+    heard.back().is_audio = heard.back().is_in_video = true;
+  }
+  add_clips(videos);
+  *media = std::move(heard);
+  return absl::OkStatus();
+}
+
+}  // namespace ballast

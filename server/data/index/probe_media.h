@@ -1,0 +1,197 @@
+#ifndef BALLAST_SERVER_DATA_INDEX_PROBE_MEDIA_H_
+#define BALLAST_SERVER_DATA_INDEX_PROBE_MEDIA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "server/data/index/image_probe.h"
+#include "server/data/index/index_options.h"
+#include "server/data/record_parser.h"
+#include "server/files/file.h"
+#include "server/sample/data_fault.h"
+#include "server/sample/index_format.h"
+#include "server/sample/source_index.h"
+
+namespace ballast {
+// The facts that an index holds of several images, one column each, and of
+// videos.
+struct ImageFactsView {
+  absl::Span<const ImageSize> sizes;
+  absl::Span<const ImageMark> marks;
+  // One for each image, or empty: none is clean.
+  absl::Span<const uint64_t> content_hashes;
+  absl::Span<const IndexedVideo> videos = {};
+  // For each video: the number of its sample, ascending. Empty: all are of the
+  // first.
+  absl::Span<const uint64_t> video_samples = {};
+  // One for each video, or empty.
+  absl::Span<const uint64_t> video_hashes = {};
+};
+
+// The record of a sample of a tar file, whose fault is OK and whose text was
+// read. `content` has the places of its media; it may be `sample`.
+template <typename Sample, typename Content>
+Record GetTarRecord(const Sample& sample, const Content& content,
+                    std::string text, absl::string_view file_name) {
+  Record record;
+  record.key = Printable(sample.key);
+  record.name = absl::StrCat(file_name, ": ", record.key);
+  record.where = absl::StrCat("key ", record.key);
+  record.text_format = content.text_format;
+  record.entry.offset = sample.begin;
+  record.entry.length = static_cast<uint32_t>(sample.end - sample.begin);
+  record.entry.text_check = TextHash(sample.key, text);
+  record.text = std::move(text);
+  const auto get_medium = [](const auto& part) {
+    return Medium{part.name, ByteRange{part.data, part.size}};
+  };
+  for (const auto& image : content.images) {
+    record.images.push_back(get_medium(image));
+  }
+  for (const auto& video : content.videos) {
+    VideoMedia& media = record.videos.emplace_back();
+    media.is_list = video.is_list;
+    for (const auto& part : video.parts) {
+      media.parts.push_back(get_medium(part));
+    }
+  }
+  for (const auto& clip : content.clips) {
+    VideoMedia& media = record.videos.emplace_back();
+    media.is_audio = true;
+    media.parts.push_back(get_medium(clip));
+  }
+  return record;
+}
+
+struct ImageFacts {
+  std::vector<ImageSize> sizes;
+  std::vector<ImageMark> marks;
+  // May be shorter than the others: missing hashes are 0.
+  std::vector<uint64_t> content_hashes;
+  std::vector<IndexedVideo> videos;
+  std::vector<uint64_t> video_samples;  // as in ImageFactsView
+  std::vector<uint64_t> video_hashes;   // as content_hashes
+
+  // Appends the facts of samples whose first one has number `sample` here.
+  void Append(const ImageFactsView& more, uint64_t sample) {
+    if (!more.content_hashes.empty()) {
+      content_hashes.resize(sizes.size());
+      content_hashes.insert(content_hashes.end(), more.content_hashes.begin(),
+                            more.content_hashes.end());
+    }
+    sizes.insert(sizes.end(), more.sizes.begin(), more.sizes.end());
+    marks.insert(marks.end(), more.marks.begin(), more.marks.end());
+    if (!more.video_hashes.empty()) {
+      video_hashes.resize(videos.size());
+      video_hashes.insert(video_hashes.end(), more.video_hashes.begin(),
+                          more.video_hashes.end());
+    }
+    for (size_t i = 0; i < more.videos.size(); ++i) {
+      videos.push_back(more.videos[i]);
+      video_samples.push_back(
+          sample + (more.video_samples.empty() ? 0 : more.video_samples[i]));
+    }
+  }
+  ImageFactsView view() const {
+    return {sizes, marks, content_hashes, videos, video_samples, video_hashes};
+  }
+};
+
+// Compares an image's size with what else is known of it.
+using CheckImageSize =
+    std::function<absl::Status(const Medium& image, const ImageSize& size)>;
+
+// Collects what the index holds of one record's media, from their headers; with
+// IndexOptions::hash also from all their bytes. Thread-compatible; blocks on
+// the disk or the store.
+class MediaProbe {
+ public:
+  // `file` is the record's data file, `root` the folder of media that it names;
+  // null: it names none. All named images and pictures together have at most
+  // `left` bytes. `check_size` may be empty.
+  MediaProbe(const IndexOptions* options, const File* file,
+             const MediaRoot* root, uint64_t left, CheckImageSize check_size)
+      : options_(*options),
+        file_(*file),
+        root_(root),
+        left_(left),
+        check_size_(std::move(check_size)) {}
+
+  // Adds the next image, or the next video or clip of audio with the clip and
+  // rate that the record says. Errors: INVALID_ARGUMENT (as ProbeImage and
+  // options.read_video; a clip that ends before it starts; pictures of several
+  // sizes; a model without videos; too many bytes); of a file that is missing
+  // its kind (data_fault.h), and the archive that is in its place; as
+  // File::ReadAt; of `check_size`.
+  absl::Status AddImage(const Medium& image);
+  absl::Status AddVideo(const VideoMedia& video);
+
+  const ImageFacts& facts() const { return facts_; }
+  // IndexSampleRecord::image_check of what was added.
+  uint64_t image_check() const { return hash_.value(); }
+  // The latest modification of the named media of a mounted file system, in
+  // nanoseconds since 1970; 0 without one.
+  int64_t media_time_ns() const { return media_time_ns_; }
+
+ private:
+  struct Probed {
+    ProbedImage image;
+    uint64_t content_hash = 0;  // 0 unless options.hash
+    std::string name;           // for messages
+  };
+  // `kind` is "image", "video" or "audio", for messages.
+  absl::StatusOr<Probed> Probe(absl::string_view kind, const Medium& image);
+  absl::StatusOr<Probed> ProbeNamed(absl::string_view kind,
+                                    const MediumPath& named);
+  absl::StatusOr<File> Open(absl::string_view kind, const MediumPath& named);
+  absl::Status AddList(const VideoMedia& video);
+  absl::StatusOr<IndexedVideo> GetFacts(const RawVideo& raw,
+                                        const VideoMedia& video);
+
+  const IndexOptions& options_;
+  const File& file_;
+  const MediaRoot* const root_;
+  uint64_t left_;
+  const CheckImageSize check_size_;
+  ImagesHash hash_;
+  ImageFacts facts_;
+  int64_t media_time_ns_ = 0;
+};
+
+// OK if the text of `record` mentions no video, or the record has videos: then
+// marks are counted when the text is measured. Errors: INVALID_ARGUMENT, as
+// CheckConversation and CheckNoVideoMark.
+absl::Status CheckMarks(const Record& record);
+
+// Checks that parts of a conversation name the members of a tar file in the
+// members' order, medium by medium. Other names, such as paths before the tar
+// was written, are not compared. Errors: INVALID_ARGUMENT (a part names a
+// member of another place; as ReadMediaPlaces).
+absl::Status CheckPlaces(const Record& record);
+
+// Gives the videos and the audio of a record of a tar file the clips and rates
+// that the parts of its conversation name. Errors: INVALID_ARGUMENT (another
+// number of parts; a part of pictures for a file, or the other way round;
+// another number of pictures; as ReadVideoParts).
+absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
+                       absl::Span<VideoMedia> media);
+
+// Adds the audio of each video of a record to its media, as clips with the
+// video's own start and end (model.video.use_audio_in_video), among its other
+// clips: encoders take all in the order of the text. `videos_before`: of each
+// other clip, the videos before it; without an entry it is after all. Errors:
+// INVALID_ARGUMENT (a list of pictures).
+absl::Status AddAudioOfVideos(absl::Span<const uint32_t> videos_before,
+                              std::vector<VideoMedia>* media);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DATA_INDEX_PROBE_MEDIA_H_

@@ -1,0 +1,38 @@
+#ifndef BALLAST_SERVER_DATA_JSONL_VIDEO_JSON_H_
+#define BALLAST_SERVER_DATA_JSONL_VIDEO_JSON_H_
+
+#include <vector>
+
+#include <simdjson.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/sample/raw_video.h"
+
+// The videos and clips of audio of a conversation's JSON. All functions return
+// INVALID_ARGUMENT with the reason.
+namespace ballast {
+
+// The video that a part of type `video` or `video_url` describes. Keys that
+// would change its frames and are not read are refused by name.
+absl::StatusOr<JsonVideo> ReadVideoPart(const simdjson::dom::element& part);
+
+// Adds the videos of the keys `video` and `videos`. Returns whether there is
+// such a key that is not null.
+absl::StatusOr<bool> ReadVideoKeys(const simdjson::dom::object& root,
+                                   std::vector<JsonVideo>* videos);
+
+// Adds a video once its paths are known to be files: at most kMaxVideos, and
+// kMaxImages pictures of all.
+absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos);
+
+// The same for clips of audio: parts of type `audio`, the keys `audio` and
+// `audios`, and at most kMaxVideos clips.
+absl::StatusOr<JsonVideo> ReadAudioPart(const simdjson::dom::element& part);
+absl::StatusOr<bool> ReadAudioKeys(const simdjson::dom::object& root,
+                                   std::vector<JsonVideo>* clips);
+absl::Status AddClip(JsonVideo clip, std::vector<JsonVideo>* clips);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DATA_JSONL_VIDEO_JSON_H_

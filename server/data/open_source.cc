@@ -1,0 +1,272 @@
+#include "server/data/open_source.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+#include "server/data/cooked_parser.h"
+#include "server/data/mock_source.h"
+#include "server/data/parquet/parquet_file.h"
+#include "server/data/parquet/parquet_parser.h"
+#include "server/data/record_parser.h"
+#include "server/data/source_files.h"
+#include "server/files/path_pattern.h"
+#include "server/sample/data_fault.h"
+
+namespace ballast {
+namespace {
+
+// All formats with files. A new one adds a line here.
+constexpr const RecordFormat* kFormats[] = {
+    &kWebDatasetFormat, &kJsonlFormat,    &kParquetFormat,
+    &kEnergonFormat,    &kMegatronFormat,
+};
+
+absl::StatusOr<std::shared_ptr<const Recipe>> GetRecipe(
+    const v1::Source& source, absl::string_view directory) {
+  auto recipe =
+      Recipes::OfProcess().Get(ResolvePath(directory, source.recipe()));
+  if (recipe.ok()) return recipe;
+  return Annotate(recipe.status(), "sources[].recipe");
+}
+
+bool NeedsIndexing(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsDataLoss(status) ||
+         absl::IsFailedPrecondition(status);
+}
+
+// Refuses an index with images that may be damaged and that the engines would
+// decode without a word.
+absl::Status RequireChecks(const v1::Source& source,
+                           const ImageMarkCounts& counts) {
+  if (counts.checked()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "source ", source.name(), ": model.decode is device, and ",
+      counts.with(ImageCheckResult::kUnchecked), " of ", counts.marked(),
+      " images that JPEG engines may decode have not been checked, and the "
+      "engines do not report damage; run `ballast-server index --check "
+      "--config "
+      "F` with this configuration, or accept wrong pixels of damaged files "
+      "with "
+      "model.device_unchecked: true"));
+}
+
+// Warns if the row groups that are read at the same time do not fit in memory.
+void WarnOfRowGroups(const v1::Source& source, const IndexFile& index) {
+  const uint64_t capacity = RowGroupCache::OfProcess()->capacity();
+  const uint64_t wanted = EstimateBytesOfGroups(index, source.shuffle_groups());
+  if (wanted <= capacity) return;
+  LogWarning("source ", source.name(), ": ", source.shuffle_groups(),
+             " row groups (shuffle_groups) take some ", wanted >> 20,
+             " MiB, serve.row_group_memory is ", capacity >> 20,
+             " MiB: row groups will be decoded more than once an epoch; "
+             "raise row_group_memory or lower shuffle_groups");
+}
+
+}  // namespace
+
+absl::StatusOr<const RecordFormat*> FindFormat(const v1::Source& source) {
+  for (const RecordFormat* format : kFormats) {
+    if (format->format != source.format()) continue;
+    if (format->check != nullptr) {
+      BALLAST_RETURN_IF_ERROR(
+          Annotate(format->check(), absl::StrCat("source ", source.name())));
+    }
+    return format;
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "source ", source.name(),
+      ": only webdataset, jsonl, parquet, energon and megatron sources have "
+      "files to read"));
+}
+
+absl::StatusOr<std::unique_ptr<RecordParser>> MakeParser(
+    const v1::Source& source, absl::string_view directory) {
+  BALLAST_ASSIGN_OR_RETURN(const RecordFormat* format, FindFormat(source));
+  if (source.recipe().empty()) return format->make(source, directory);
+  BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const Recipe> recipe,
+                           GetRecipe(source, directory));
+  BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<RawRecordParser> raw,
+                           format->make_raw(source, directory));
+  return MakeCookedParser(std::move(raw), std::move(recipe), source.name());
+}
+
+absl::StatusOr<std::string> GetRecipeName(const v1::Source& source,
+                                          absl::string_view directory) {
+  if (source.recipe().empty()) return std::string();
+  BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const Recipe> recipe,
+                           GetRecipe(source, directory));
+  return recipe->name();
+}
+
+EncodedRule GetEncodedRule(const v1::Model& model) {
+  if (model.decode() != v1::Model::DECODE_DEVICE) return EncodedRule::kNone;
+  return model.device_unchecked() ? EncodedRule::kUnchecked
+                                  : EncodedRule::kChecked;
+}
+
+absl::StatusOr<std::unique_ptr<FileSource>> OpenSource(
+    const v1::Source& source, absl::string_view directory, const IndexKey& key,
+    std::shared_ptr<OpenFileCache> cache, EncodedRule rule) {
+  BALLAST_RETURN_IF_ERROR(FindFormat(source).status());
+  // Lists the files before it opens the index, so that a missing data file is
+  // reported as such.
+  BALLAST_ASSIGN_OR_RETURN(std::vector<SourceFile> files,
+                           ListSourceFiles(source, directory));
+  auto index = OpenFreshIndex(source, directory, key, rule);
+  if (NeedsIndexing(index.status())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "source ", source.name(), ": ", index.status().message(),
+        "; run `ballast-server index --config F` with this configuration"));
+  }
+  BALLAST_RETURN_IF_ERROR(index.status());
+  if (source.format() == v1::Source::FORMAT_PARQUET) {
+    WarnOfRowGroups(source, **index);
+  }
+  return MakeFileSource(source, directory, *std::move(index), std::move(files),
+                        std::move(cache));
+}
+
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenAnySource(
+    const v1::Source& source, const v1::Config& config,
+    absl::string_view directory, const IndexKey& key) {
+  if (source.format() == v1::Source::FORMAT_MOCK) {
+    return MockSource::Create(source, config.model(), config.batch());
+  }
+  if (source.format() == v1::Source::FORMAT_PARQUET) {
+    RowGroupCache::OfProcess()->SetCapacity(config.serve().row_group_memory());
+  }
+  const EncodedRule rule = GetEncodedRule(config.model());
+  BALLAST_ASSIGN_OR_RETURN(
+      std::unique_ptr<SampleSource> opened,
+      OpenSource(source, directory, key, OpenFileCache::OfProcess(), rule));
+  if (rule == EncodedRule::kChecked) {
+    BALLAST_RETURN_IF_ERROR(
+        RequireChecks(source, opened->index().mark_counts()));
+  }
+  return opened;
+}
+
+namespace {
+
+// The result of a read, shared by reader and waiter; either may outlive the
+// other.
+struct Outcome {
+  absl::StatusOr<FaultOr<RawSample>> sample = absl::UnknownError("not read");
+};
+
+class GuardedSource final : public SampleSource {
+ public:
+  GuardedSource(std::shared_ptr<SampleSource> source,
+                std::shared_ptr<const LiveValue<ReadPolicy>> policy,
+                std::shared_ptr<BlockingCalls> calls, Clock* clock)
+      : source_(std::move(source)),
+        policy_(std::move(policy)),
+        calls_(std::move(calls)),
+        clock_(clock) {}
+
+  const SourceIndex& index() const override { return source_->index(); }
+
+  SampleLocation Locate(uint64_t ordinal) const override {
+    return source_->Locate(ordinal);
+  }
+
+  bool IsHere(uint64_t ordinal) const override {
+    return source_->IsHere(ordinal);
+  }
+  absl::StatusOr<uint64_t> FetchAhead(
+      uint64_t ordinal, const MakeRoom& make_room) const override {
+    return source_->FetchAhead(ordinal, make_room);
+  }
+  void AddOwners(uint64_t ordinal,
+                 std::vector<uint64_t>* owners) const override {
+    source_->AddOwners(ordinal, owners);
+  }
+  bool InStore() const override { return source_->InStore(); }
+
+  absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
+                                          ReadParts parts) const override {
+    // The bytes are usually in memory; then no other thread need be woken to
+    // fetch them. The read below handles any failure.
+    ReadParts here = parts;
+    here.from = ReadFrom::kMemory;
+    absl::StatusOr<FaultOr<RawSample>> in_memory = source_->Read(ordinal, here);
+    if (in_memory.ok() && in_memory->ok()) return in_memory;
+    // A read that hangs outlives this call, and must not write to its caller's
+    // memory then.
+    parts.places = nullptr;
+    const ReadPolicy policy = policy_->Get();
+    const absl::Time start = clock_->Now();
+    for (uint32_t attempts = 1;; ++attempts) {
+      absl::StatusOr<FaultOr<RawSample>> sample =
+          ReadOnce(ordinal, parts, policy, start);
+      if (sample.ok()) return sample;
+      const std::optional<absl::Duration> wait = RetryReadAfter(
+          policy, attempts, clock_->Now() - start, sample.status());
+      if (!wait.has_value()) {
+        if (attempts == 1) return sample;
+        return Annotate(sample.status(),
+                        absl::StrCat("after ", attempts, " attempts"));
+      }
+      LogWarning("reading again in ", absl::FormatDuration(*wait), ": ",
+                 sample.status().message());
+      clock_->NewSleeper()->Sleep(*wait);
+    }
+  }
+
+ private:
+  absl::StatusOr<FaultOr<RawSample>> ReadOnce(uint64_t ordinal, ReadParts parts,
+                                              const ReadPolicy& policy,
+                                              absl::Time start) const {
+    const auto outcome = std::make_shared<Outcome>();
+    const absl::Status ran = calls_->Run(
+        [source = source_, ordinal, parts, outcome] {
+          outcome->sample = source->Read(ordinal, parts);
+        },
+        policy.timeout - (clock_->Now() - start));
+    if (ran.ok()) return std::move(outcome->sample);
+    const SampleLocation at = source_->Locate(ordinal);
+    const std::string where = absl::StrCat(Printable(at.file), ": sample ",
+                                           ordinal, " at byte ", at.offset);
+    if (absl::IsDeadlineExceeded(ran)) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          where, ": not read within ", absl::FormatDuration(policy.timeout),
+          " (serve.read_timeout); does the disk or file server hang?"));
+    }
+    return Annotate(ran, absl::StrCat(where, ": not read"));
+  }
+
+  const std::shared_ptr<SampleSource> source_;
+  const std::shared_ptr<const LiveValue<ReadPolicy>> policy_;
+  const std::shared_ptr<BlockingCalls> calls_;
+  Clock* const clock_;
+};
+
+}  // namespace
+
+std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
+                                             uint32_t attempts,
+                                             absl::Duration elapsed,
+                                             const absl::Status& status) {
+  if (!absl::IsUnavailable(status) && !absl::IsAborted(status)) {
+    return std::nullopt;
+  }
+  if (attempts >= policy.attempts) return std::nullopt;
+  const absl::Duration wait =
+      policy.backoff * (int64_t{1} << std::min(attempts - 1, 30u));
+  if (elapsed + wait >= policy.timeout) return std::nullopt;
+  return wait;
+}
+
+std::unique_ptr<SampleSource> GuardSource(
+    std::shared_ptr<SampleSource> source,
+    std::shared_ptr<const LiveValue<ReadPolicy>> policy,
+    std::shared_ptr<BlockingCalls> calls, Clock* clock) {
+  return std::make_unique<GuardedSource>(std::move(source), std::move(policy),
+                                         std::move(calls), clock);
+}
+
+}  // namespace ballast

@@ -1,0 +1,78 @@
+#ifndef BALLAST_SERVER_DATA_OPEN_SOURCE_H_
+#define BALLAST_SERVER_DATA_OPEN_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/blocking_calls.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "proto/config.pb.h"
+#include "server/data/file_source.h"
+#include "server/data/index/index_options.h"
+#include "server/sample/sample_source.h"
+#include "server/sample/source_index.h"
+
+namespace ballast {
+
+// The rule by which the images of a job travel encoded, from model.decode
+// and model.device_unchecked.
+EncodedRule GetEncodedRule(const v1::Model& model);
+
+// Opens `source` for reading, through the index that BuildIndex made of it with
+// the same `key`. Paths are relative to `directory`. `cache` keeps the data
+// files open; a Read in progress opens a few media files. `rule` says which
+// images travel encoded. Errors:
+// FAILED_PRECONDITION (the index is missing, damaged or stale: the message says
+// which, and names the command that builds it); UNIMPLEMENTED (mock); as
+// ExpandPath and the disk.
+absl::StatusOr<std::unique_ptr<FileSource>> OpenSource(
+    const v1::Source& source, absl::string_view directory, const IndexKey& key,
+    std::shared_ptr<OpenFileCache> cache = OpenFileCache::OfProcess(),
+    EncodedRule rule = EncodedRule::kNone);
+
+// Opens any source of `config`, a loaded one. A mock source is generated and
+// needs neither index nor key. Errors: as OpenSource and MockSource::Create;
+// FAILED_PRECONDITION (model.decode is `device` and the index lacks checks).
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenAnySource(
+    const v1::Source& source, const v1::Config& config,
+    absl::string_view directory, const IndexKey& key);
+
+// Bounds the retries of one sample whose disk fails or hangs.
+struct ReadPolicy {
+  uint32_t attempts = 3;                       // serve.read_attempts
+  absl::Duration timeout = absl::Seconds(30);  // serve.read_timeout, in all
+  absl::Duration backoff = absl::Milliseconds(100);  // doubled each time
+};
+
+// How long to wait before the next attempt, after `attempts` that took
+// `elapsed` and of which the last ended with `status`; nullopt if `status` is
+// final. Only UNAVAILABLE (an I/O error, a stale handle) and ABORTED are
+// retried. Pure.
+std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
+                                             uint32_t attempts,
+                                             absl::Duration elapsed,
+                                             const absl::Status& status);
+
+// A source whose Read retries if the disk fails, and gives up if it hangs. The
+// caller's thread, which this cannot block, reads bytes in the system's memory;
+// threads of `calls` read all others. Returns only data faults that were read
+// from the disk, and uses ReadParts::places for what is in memory. Further
+// errors, which name file, sample and place: DEADLINE_EXCEEDED (the read has
+// not returned within the policy's timeout), RESOURCE_EXHAUSTED (too many reads
+// hang). Thread-safe.
+//
+// A read that hangs keeps its thread and the source until it returns.
+std::unique_ptr<SampleSource> GuardSource(
+    std::shared_ptr<SampleSource> source,
+    std::shared_ptr<const LiveValue<ReadPolicy>> policy,
+    std::shared_ptr<BlockingCalls> calls, Clock* clock);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DATA_OPEN_SOURCE_H_

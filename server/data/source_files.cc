@@ -1,0 +1,261 @@
+#include "server/data/source_files.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "server/data/parquet/unpack.h"
+#include "server/data/record_parser.h"
+#include "server/files/path_pattern.h"
+#include "server/files/storage.h"
+#include "server/sample/data_fault.h"
+#include "server/sample/index_format.h"
+#include "server/settings/source_fields.h"
+
+namespace ballast {
+namespace {
+
+namespace fs = std::filesystem;
+
+// `path` relative to `directory` if it is inside; empty if they are equal.
+std::string RelativeName(absl::string_view directory, absl::string_view path) {
+  absl::ConsumeSuffix(&directory, "/");
+  absl::string_view name = path;
+  if (directory.empty() || !absl::ConsumePrefix(&name, directory)) {
+    return std::string(path);
+  }
+  if (name.empty() || absl::ConsumePrefix(&name, "/")) return std::string(name);
+  return std::string(path);
+}
+
+absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
+                        absl::string_view directory, const IndexKey& key) {
+  const auto stale = [&](const auto&... why) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(index.path(), ": stale index: ", why...));
+  };
+  const IndexDigests digests =
+      GetDigests(source, directory, key, index.has_videos());
+  if (index.digests().sizes != digests.sizes) {
+    return stale(
+        "it was built with another format, media_root or exif_orientation, "
+        "other columns, filters or fields, another recipe, or Python or "
+        "packages for it, or by another version of this program");
+  }
+  if (index.digests().lengths != digests.lengths) {
+    return stale(
+        "it was built with another tokenizer, chat template or token id, or "
+        "another image_plan of model.recipe");
+  }
+  if (index.digests().limits != digests.limits) {
+    return stale(
+        "it was built with other bounds of pixels or tokens, another patch, "
+        "on_too_long or, as it has videos, model.video");
+  }
+  if (!index.HasMarks()) {
+    return stale("other rules told what JPEG engines may decode");
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceFile> files,
+                           ListSourceFiles(source, directory));
+  if (files.size() != index.num_files()) {
+    return stale("there are ", files.size(), " files, it knows ",
+                 index.num_files());
+  }
+  std::vector<std::string> paths;
+  for (const SourceFile& file : files) paths.push_back(file.path);
+  for (uint64_t i = 0; i < files.size(); ++i) {
+    if (files[i].name != index.file_name(i)) {
+      return stale("file ", i, " is ", files[i].name, ", it knows ",
+                   Printable(index.file_name(i)));
+    }
+  }
+  const auto stamps = Storage::OfProcess().StampAll(paths);
+  if (absl::IsNotFound(stamps.status()) &&
+      std::any_of(files.begin(), files.end(),
+                  [](const SourceFile& file) { return file.packed; })) {
+    return stale(
+        "compressed files have changed, or their lines are not unpacked: ",
+        stamps.status().message());
+  }
+  BALLAST_RETURN_IF_ERROR(stamps.status());
+  for (uint64_t i = 0; i < files.size(); ++i) {
+    const FileStamp now = (*stamps)[i];
+    const FileStamp then = index.file_stamp(i);
+    if (now.size != then.size) {
+      return stale(files[i].name, " has ", now.size, " bytes, it knows ",
+                   then.size);
+    }
+    if (now.mtime_ns != then.mtime_ns) {
+      return stale(files[i].name, IsStoreUrl(files[i].path)
+                                      ? " is another version in the store"
+                                      : " has another modification time");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Names the unpacked lines of `files` that are compressed.
+absl::Status NameUnpackedLines(const std::string& folder,
+                               std::vector<SourceFile>* files) {
+  std::vector<SourceFile*> compressed;
+  std::vector<std::string> paths;
+  for (SourceFile& file : *files) {
+    if (!IsPacked(file.path)) continue;
+    compressed.push_back(&file);
+    paths.push_back(file.path);
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> stamps,
+                           Storage::OfProcess().StampAll(paths));
+  for (size_t i = 0; i < paths.size(); ++i) {
+    SourceFile& file = *compressed[i];
+    const uint64_t version = Checksum(absl::StrCat(
+        file.name, "\n", stamps[i].size, "\n", stamps[i].mtime_ns));
+    const std::string base = fs::path(file.path).stem().string();
+    file.packed = {std::move(file.path), stamps[i]};
+    file.path = absl::StrCat(folder, "/", absl::Hex(version, absl::kZeroPad16),
+                             "-", base);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string LinesFolder(const v1::Source& source, absl::string_view directory) {
+  return absl::StrCat(IndexPath(source, directory), ".lines");
+}
+
+absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
+    const v1::Source& source, absl::string_view directory) {
+  BALLAST_ASSIGN_OR_RETURN(const RecordFormat* format, FindFormat(source));
+  BALLAST_ASSIGN_OR_RETURN(
+      std::vector<std::string> paths,
+      format->list_files != nullptr
+          ? format->list_files(source, directory)
+          : Storage::OfProcess().ListFiles(directory, source.path()));
+  std::vector<SourceFile> files;
+  files.reserve(paths.size());
+  for (std::string& path : paths) {
+    std::string name = RelativeName(directory, path);
+    files.push_back({std::move(path), std::move(name), std::nullopt});
+  }
+  if (source.format() == v1::Source::FORMAT_JSONL) {
+    BALLAST_RETURN_IF_ERROR(
+        NameUnpackedLines(LinesFolder(source, directory), &files));
+  }
+  return files;
+}
+
+IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,
+                        const IndexKey& key, bool has_videos) {
+  const auto format = FindFormat(source);
+  std::string media;
+  std::string columns;
+  // Listing the files reports a format that is not read.
+  if (format.ok()) {
+    if ((*format)->names_media) {
+      media =
+          RelativeName(directory, ResolvePath(directory, source.media_root()));
+    }
+    if ((*format)->key != nullptr) columns = (*format)->key(source, directory);
+    absl::StrAppend(&columns, FieldsKey(source));
+    if (source.pairs()) absl::StrAppend(&columns, "\npairs");
+    if (!source.recipe().empty()) {
+      // One that cannot be opened, which making the parser reports, fits no
+      // index.
+      absl::StrAppend(&columns, "recipe ",
+                      GetRecipeName(source, directory).value_or("unreadable"),
+                      "\n");
+    }
+  }
+  IndexDigests digests;
+  digests.sizes = ComputeDigest(absl::StrCat(static_cast<int>(source.format()),
+                                             "\n", media.size(), "\n", media,
+                                             "\n", columns, key.sizes));
+  digests.lengths = ComputeDigest(key.lengths);
+  digests.limits = ComputeDigest(
+      has_videos ? absl::StrCat(key.limits, key.videos) : key.limits);
+  return digests;
+}
+
+std::string IndexPath(const v1::Source& source, absl::string_view directory) {
+  return ResolvePath(directory, source.index());
+}
+
+absl::StatusOr<std::shared_ptr<const IndexFile>> OpenFreshIndex(
+    const v1::Source& source, absl::string_view directory, const IndexKey& key,
+    EncodedRule rule) {
+  BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const IndexFile> index,
+                           IndexFile::Open(IndexPath(source, directory), rule));
+  BALLAST_RETURN_IF_ERROR(CheckFresh(*index, source, directory, key));
+  return index;
+}
+
+absl::Status CheckIndexFresh(const v1::Source& source,
+                             absl::string_view directory, const IndexKey& key) {
+  return OpenFreshIndex(source, directory, key).status();
+}
+
+absl::Status VerifyIndex(
+    const v1::Source& source, absl::string_view directory, const IndexKey& key,
+    const std::function<void(uint64_t samples)>& progress) {
+  BALLAST_ASSIGN_OR_RETURN(const auto index,
+                           OpenFreshIndex(source, directory, key));
+  return index->Verify(progress);
+}
+
+namespace {
+
+// A file's position in the lists: numbers of the source and of its file.
+struct Place {
+  int source = 0;
+  size_t file = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<SharedFile>> FindSharedFiles(
+    const v1::Config& config, absl::string_view directory) {
+  std::vector<SharedFile> shared;
+  std::vector<std::vector<SourceFile>> listed(config.sources_size());
+  absl::flat_hash_map<std::pair<dev_t, ino_t>, Place> first;
+  absl::flat_hash_map<std::string, Place> objects;
+  for (int s = 0; s < config.sources_size(); ++s) {
+    const v1::Source& source = config.sources(s);
+    if (source.format() == v1::Source::FORMAT_MOCK) continue;
+    auto files = ListSourceFiles(source, directory);
+    if (!files.ok()) {
+      return Annotate(files.status(), absl::StrCat("source ", source.name()));
+    }
+    listed[s] = *std::move(files);
+    for (size_t i = 0; i < listed[s].size(); ++i) {
+      const SourceFile& file = listed[s][i];
+      const std::string& path = file.packed ? file.packed->path : file.path;
+      Place place;
+      if (IsStoreUrl(path)) {
+        const auto [found, is_new] = objects.emplace(path, Place{s, i});
+        if (is_new) continue;
+        place = found->second;
+      } else {
+        struct stat stat;
+        if (::stat(path.c_str(), &stat) != 0) continue;
+        const auto [found, is_new] = first.emplace(
+            std::make_pair(stat.st_dev, stat.st_ino), Place{s, i});
+        if (is_new) continue;
+        place = found->second;
+      }
+      shared.push_back({source.name(), listed[s][i].name,
+                        config.sources(place.source).name(),
+                        listed[place.source][place.file].name});
+    }
+  }
+  return shared;
+}
+
+}  // namespace ballast

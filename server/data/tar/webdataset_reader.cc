@@ -1,0 +1,313 @@
+#include "server/data/tar/webdataset_reader.h"
+
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "server/sample/data_fault.h"
+
+namespace ballast {
+namespace {
+
+bool IsImage(absl::string_view extension) {
+  return extension == "jpg" || extension == "jpeg" || extension == "png" ||
+         extension == "webp";
+}
+
+bool IsVideo(absl::string_view extension) {
+  return extension == "mp4" || extension == "avi" || extension == "webm" ||
+         extension == "mov" || extension == "mkv";
+}
+
+bool IsAudio(absl::string_view extension) {
+  return extension == "wav" || extension == "flac" || extension == "mp3" ||
+         extension == "ogg" || extension == "opus" || extension == "m4a";
+}
+
+// Accepts at most 9 digits, so that the number fits.
+std::optional<uint32_t> ParseNumber(absl::string_view digits) {
+  uint32_t number = 0;
+  if (digits.empty() || digits.size() > 9 ||
+      digits.find_first_not_of("0123456789") != digits.npos ||
+      !absl::SimpleAtoi(digits, &number)) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+}  // namespace
+
+MemberName ParseMemberName(absl::string_view name) {
+  MemberName result;
+  while (absl::ConsumePrefix(&name, "./")) {
+  }
+  const size_t slash = name.rfind('/');
+  const size_t base = slash == name.npos ? 0 : slash + 1;
+  const size_t dot = name.find('.', base);
+  if (dot == name.npos) return result;
+  result.extension = absl::AsciiStrToLower(name.substr(dot + 1));
+  if (dot == base) return result;
+  result.key = std::string(name.substr(0, dot));
+
+  absl::string_view extension = result.extension;
+  if (extension == "json") {
+    result.kind = MemberName::Kind::kConversation;
+  } else if (extension == "txt") {
+    result.kind = MemberName::Kind::kDocument;
+  } else if (extension == "tokens.bin") {
+    result.kind = MemberName::Kind::kPackedBytes;
+  } else if (extension == "tokens.json") {
+    result.kind = MemberName::Kind::kPackedJson;
+  } else if (IsImage(extension)) {
+    result.kind = MemberName::Kind::kImage;
+  } else if (const absl::string_view last =
+                 extension.substr(extension.rfind('.') + 1);
+             IsVideo(last) || IsAudio(last)) {
+    result.kind =
+        IsVideo(last) ? MemberName::Kind::kVideo : MemberName::Kind::kAudio;
+    const size_t second = extension.rfind('.');
+    if (second != extension.npos) {
+      result.number = ParseNumber(extension.substr(0, second));
+    }
+  } else if (const size_t last = extension.rfind('.');
+             last != extension.npos && IsImage(extension.substr(last + 1))) {
+    const absl::string_view numbers = extension.substr(0, last);
+    const size_t between = numbers.find('.');
+    result.number = ParseNumber(numbers.substr(0, between));
+    if (!result.number) return result;
+    if (between == numbers.npos) {
+      result.kind = MemberName::Kind::kImage;
+    } else if (const auto picture = ParseNumber(numbers.substr(between + 1))) {
+      result.kind = MemberName::Kind::kPicture;
+      result.picture = *picture;
+    }
+  }
+  return result;
+}
+
+// Collects the members of one sample and keeps the first fault.
+class WebDatasetReader::Grouper {
+ public:
+  explicit Grouper(const MemberName& first) { sample_.key = first.key; }
+
+  const std::string& key() const { return sample_.key; }
+
+  void Add(const MemberName& name, TarMember member) {
+    if (sample_.end == 0) sample_.begin = member.header;
+    sample_.end = member.end;
+    if (sample_.fault.ok()) sample_.fault = AddChecked(name, std::move(member));
+  }
+
+  WebDatasetSample Finish() && {
+    if (sample_.fault.ok()) sample_.fault = CheckWhole();
+    if (sample_.fault.ok()) {
+      for (auto& [number, member] : images_.members) {
+        sample_.images.push_back(std::move(member));
+      }
+      for (auto& [number, member] : clips_.members) {
+        sample_.clips.push_back(std::move(member));
+      }
+      for (auto& [number, member] : videos_.members) {
+        WebDatasetVideo& video = sample_.videos.emplace_back();
+        const auto list = lists_.find(number);
+        video.is_list = list != lists_.end();
+        if (!video.is_list) {
+          video.parts.push_back(std::move(member));
+          continue;
+        }
+        for (auto& [place, picture] : list->second) {
+          video.parts.push_back(std::move(picture));
+        }
+      }
+    }
+    return std::move(sample_);
+  }
+
+ private:
+  absl::Status AddChecked(const MemberName& name, TarMember member) {
+    BALLAST_RETURN_IF_ERROR(CheckDataPath(member.name));
+    if (member.type != kTarFile) {
+      return Fault("\"", Printable(member.name),
+                   "\" is not a file but of type '",
+                   Printable(absl::string_view(&member.type, 1)), "'");
+    }
+    bytes_ += member.size;
+    if (bytes_ > kMaxSampleBytes) {
+      return Fault("over ", kMaxSampleBytes, " bytes in all");
+    }
+    switch (name.kind) {
+      case MemberName::Kind::kConversation:
+        return AddText(RawSample::TextFormat::kConversation, std::move(member));
+      case MemberName::Kind::kDocument:
+        return AddText(RawSample::TextFormat::kPlain, std::move(member));
+      case MemberName::Kind::kPackedBytes:
+        return AddText(RawSample::TextFormat::kPackedBytes, std::move(member));
+      case MemberName::Kind::kPackedJson:
+        return AddText(RawSample::TextFormat::kPackedJson, std::move(member));
+      case MemberName::Kind::kImage:
+        return AddMedium(name, std::move(member), &images_);
+      case MemberName::Kind::kVideo:
+        return AddMedium(name, std::move(member), &videos_);
+      case MemberName::Kind::kAudio:
+        return AddMedium(name, std::move(member), &clips_);
+      case MemberName::Kind::kPicture:
+        return AddPicture(name, std::move(member));
+      case MemberName::Kind::kIgnored:
+        break;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddText(RawSample::TextFormat format, TarMember member) {
+    if (!sample_.text.name.empty()) {
+      return Fault("two texts: \"", Printable(sample_.text.name), "\" and \"",
+                   Printable(member.name), "\"");
+    }
+    if (member.size > kMaxTextBytes) {
+      return Fault("text of ", member.size, " bytes, wanted at most ",
+                   kMaxTextBytes);
+    }
+    sample_.text_format = format;
+    sample_.text = std::move(member);
+    return absl::OkStatus();
+  }
+
+  // The members of one kind, by number.
+  struct Media {
+    absl::string_view kind;
+    uint32_t most;
+    absl::btree_map<uint32_t, TarMember> members = {};
+    bool numbered = false;
+  };
+
+  absl::Status AddMedium(const MemberName& name, TarMember member,
+                         Media* media) {
+    if (!media->members.empty() && media->numbered != name.number.has_value()) {
+      return Fault(media->kind, "s with and without a number");
+    }
+    media->numbered = name.number.has_value();
+    const uint32_t number = name.number.value_or(0);
+    if (number >= media->most) {
+      return Fault(media->kind, " ", number, ", wanted less than ",
+                   media->most);
+    }
+    const auto [other, added] =
+        media->members.try_emplace(number, std::move(member));
+    if (!added) {
+      // try_emplace leaves the member untouched if it adds nothing.
+      return Fault("two ", media->kind, "s in one place: \"",
+                   Printable(other->second.name), "\" and \"",
+                   Printable(member.name), "\"");
+    }
+    return absl::OkStatus();
+  }
+
+  // The first picture of a list represents it among the videos.
+  absl::Status AddPicture(const MemberName& name, TarMember member) {
+    if (pictures_ == kMaxImages || name.picture >= kMaxImages) {
+      return Fault("videos of over ", kMaxImages, " pictures in all");
+    }
+    ++pictures_;
+    const auto [list, is_new] = lists_.try_emplace(*name.number);
+    if (is_new) BALLAST_RETURN_IF_ERROR(AddMedium(name, member, &videos_));
+    const auto [other, added] =
+        list->second.try_emplace(name.picture, std::move(member));
+    if (!added) {
+      return Fault("two pictures in one place: \"",
+                   Printable(other->second.name), "\" and \"",
+                   Printable(member.name), "\"");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckWhole() const {
+    if (sample_.text.name.empty()) {
+      return Fault(
+          "no text; wanted a .json, .txt, .tokens.bin or .tokens.json member");
+    }
+    for (const Media* media : {&images_, &videos_, &clips_}) {
+      uint32_t wanted = 0;
+      for (const auto& [number, member] : media->members) {
+        if (number != wanted) {
+          return Fault(media->kind, " ", wanted, " is missing before \"",
+                       Printable(member.name), "\"");
+        }
+        ++wanted;
+      }
+    }
+    for (const auto& [number, pictures] : lists_) {
+      uint32_t wanted = 0;
+      for (const auto& [place, member] : pictures) {
+        if (place != wanted) {
+          return Fault("picture ", wanted, " of video ", number,
+                       " is missing before \"", Printable(member.name), "\"");
+        }
+        ++wanted;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename... Piece>
+  static absl::Status Fault(const Piece&... pieces) {
+    return DataFaultError(absl::StrCat(pieces...));
+  }
+
+  WebDatasetSample sample_;
+  Media images_ = {"image", kMaxImages};
+  Media videos_ = {"video", kMaxVideos};
+  Media clips_ = {"audio", kMaxVideos};
+  // Pictures by number, of videos by number.
+  absl::btree_map<uint32_t, absl::btree_map<uint32_t, TarMember>> lists_;
+  uint32_t pictures_ = 0;  // of all
+  uint64_t bytes_ = 0;
+};
+
+WebDatasetReader::WebDatasetReader(FileView file, uint64_t begin, uint64_t end,
+                                   bool whole, bool lists, bool audios)
+    : tar_(file, begin, end, whole), lists_(lists), audios_(audios) {}
+
+WebDatasetReader::~WebDatasetReader() = default;
+
+absl::StatusOr<std::optional<WebDatasetSample>> WebDatasetReader::Next() {
+  pending_ = nullptr;
+  while (true) {
+    if (!next_) {
+      BALLAST_ASSIGN_OR_RETURN(next_, tar_.Next());
+    }
+    if (!next_) break;
+    const MemberName name = ParseMemberName(next_->name);
+    if (name.kind == MemberName::Kind::kIgnored ||
+        (name.kind == MemberName::Kind::kPicture && !lists_) ||
+        (name.kind == MemberName::Kind::kAudio && !audios_)) {
+      if (next_->type == kTarFile) CountIgnored(name.extension);
+      next_.reset();
+      continue;
+    }
+    if (pending_ != nullptr && name.key != pending_->key()) break;
+    if (pending_ == nullptr) pending_ = std::make_unique<Grouper>(name);
+    pending_->Add(name, *std::exchange(next_, std::nullopt));
+  }
+  return TakePending();
+}
+
+std::optional<WebDatasetSample> WebDatasetReader::TakePending() {
+  if (pending_ == nullptr) return std::nullopt;
+  return std::move(*std::exchange(pending_, nullptr)).Finish();
+}
+
+void WebDatasetReader::CountIgnored(absl::string_view extension) {
+  constexpr size_t kMaxExtensions = 1000;
+  constexpr size_t kMaxExtension = 32;
+  if (extension.size() > kMaxExtension ||
+      (ignored_.size() >= kMaxExtensions && !ignored_.contains(extension))) {
+    extension = "(other)";
+  }
+  ++ignored_[std::string(extension)];
+}
+
+}  // namespace ballast

@@ -1,0 +1,124 @@
+#ifndef BALLAST_SERVER_DATA_TAR_WEBDATASET_READER_H_
+#define BALLAST_SERVER_DATA_TAR_WEBDATASET_READER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/data/tar/tar_reader.h"
+#include "server/files/file.h"
+#include "server/sample/sample_source.h"
+
+namespace ballast {
+
+// The role of a WebDataset member, from its name.
+struct MemberName {
+  enum class Kind {
+    kConversation,
+    kDocument,
+    kPackedBytes,
+    kPackedJson,
+    kImage,
+    kVideo,
+    kAudio,
+    kPicture,
+    kIgnored,
+  };
+  Kind kind = Kind::kIgnored;
+  // The path up to the first dot of the base name, without "./" before it.
+  std::string key;
+  // The rest of the name after that dot, in lower case.
+  std::string extension;
+  // The N of KEY.N.jpg, KEY.N.mp4 or KEY.N.wav, or of KEY.N.P.jpg.
+  std::optional<uint32_t> number;
+  // The P of KEY.N.P.jpg, a picture of a video.
+  uint32_t picture = 0;
+};
+
+// Names without a dot, or with nothing before it, are ignored.
+MemberName ParseMemberName(absl::string_view name);
+
+// A video: a member, or the members that are the pictures of a list.
+struct WebDatasetVideo {
+  std::vector<TarMember> parts;  // at least one
+  bool is_list = false;
+};
+
+// The places of one sample's parts in a tar file.
+struct WebDatasetSample {
+  std::string key;
+  // [begin, end): its members' headers and bytes. Nothing of another sample is
+  // between them.
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  // Set if `fault` is OK.
+  RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
+  TarMember text;
+  std::vector<TarMember> images;
+  std::vector<WebDatasetVideo> videos;
+  std::vector<TarMember> clips;  // of audio
+  // INVALID_ARGUMENT with the reason if the sample is bad, otherwise OK.
+  absl::Status fault;
+};
+
+// Groups the members of a tar file into samples, as WebDataset does: a member's
+// key is its path up to the first dot of its base name, what follows the dot is
+// its extension (in lower case), and consecutive members with one key are one
+// sample:
+//   KEY.json or KEY.txt                text (a conversation, a plain document)
+//   KEY.tokens.bin, KEY.tokens.json    text that is token ids already
+//   KEY.jpg, .jpeg, .png, .webp        the image
+//   KEY.0.jpg, KEY.1.png, …            images, from 0 without a gap
+//   KEY.mp4, .avi, .webm, .mov, .mkv   the video
+//   KEY.0.mp4, KEY.1.webm, …           videos, from 0 without a gap
+//   KEY.0.0.jpg, KEY.0.1.jpg, …        pictures that are video 0, likewise
+//   KEY.wav, .flac, .mp3, .ogg, .opus, .m4a, KEY.0.wav, …
+//                                      audio, likewise
+// Other members are ignored, wherever they are. Thread-compatible.
+class WebDatasetReader {
+ public:
+  // As TarReader. Without `lists` pictures of videos are ignored: so they were
+  // before there were such videos, and so they are for models without videos.
+  // Likewise audio without `audios`.
+  WebDatasetReader(FileView file, uint64_t begin, uint64_t end, bool whole,
+                   bool lists = true, bool audios = true);
+  ~WebDatasetReader();
+
+  // The next sample, or nullopt at the end. Errors: DATA_LOSS (the tar file is
+  // damaged at offset(); the sample before that place may lack members and is
+  // not returned: TakePending); as File::ReadAt.
+  absl::StatusOr<std::optional<WebDatasetSample>> Next();
+  // The sample whose members Next was collecting when it failed, as far as they
+  // were found; nullopt if it was at the beginning of one.
+  std::optional<WebDatasetSample> TakePending();
+
+  uint64_t offset() const { return tar_.offset(); }
+  // Number of ignored members so far, by extension; a member without one counts
+  // as "". Extensions over 32 bytes, and all after the first thousand, count as
+  // "(other)".
+  const absl::flat_hash_map<std::string, uint64_t>& ignored() const {
+    return ignored_;
+  }
+
+ private:
+  class Grouper;
+  void CountIgnored(absl::string_view extension);
+
+  TarReader tar_;
+  const bool lists_;
+  const bool audios_;
+  // A member already read that belongs to the next sample.
+  std::optional<TarMember> next_;
+  std::unique_ptr<Grouper> pending_;
+  absl::flat_hash_map<std::string, uint64_t> ignored_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DATA_TAR_WEBDATASET_READER_H_

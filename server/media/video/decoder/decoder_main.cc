@@ -1,0 +1,276 @@
+// The program that runs FFmpeg's libraries; decoder_protocol.h has its purpose
+// and its requests. One thread, one request at a time; between two requests it
+// keeps the packets of a video whose facts were asked for.
+
+extern "C" {
+#include <libavutil/mem.h>
+}
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/helper_program.h"
+#include "server/media/video/decoder/decoder_protocol.h"
+#include "server/media/video/decoder/frame_decoder.h"
+#include "server/media/video/decoder/media_input.h"
+#include "server/media/video/decoder/packet_scan.h"
+#include "server/media/video/frame_table.h"
+
+namespace ballast::video_decoder {
+namespace {
+
+// The processor time of a request, after which the kernel ends the process; 0:
+// no limit. FrameDecoder limits the time of a packet.
+void LimitTime(uint32_t seconds) {
+  itimerval limit = {};
+  limit.it_value.tv_sec = seconds;
+  setitimer(ITIMER_VIRTUAL, &limit, nullptr);
+  LimitProcessorTime(seconds == 0 ? 0 : kPacketSeconds);
+}
+
+struct CloseFd {
+  ~CloseFd() {
+    if (fd >= 0) close(fd);
+  }
+  int fd = -1;
+};
+
+bool Answer(Outcome outcome, const std::string& body) {
+  return WriteAnswer(static_cast<uint32_t>(outcome), body);
+}
+
+bool SendFault(const Fault& fault) {
+  if (fault.outcome == Outcome::kNoMemory) ExitForMemory(kLargestAllocation);
+  return Answer(fault.outcome, fault.reason.substr(0, kMaxReasonBytes));
+}
+
+std::string Cut(std::string name) {
+  name.resize(std::min<size_t>(name.size(), kMaxFileNameBytes));
+  return name;
+}
+
+template <class T>
+void Append(const T& value, std::string* to) {
+  to->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// The packets of a video, in the order of decoding and as frames.
+struct Listing {
+  PacketList list;
+  FrameTable table;
+};
+
+bool List(MediaInput* input, Listing* listing, Fault* fault) {
+  if (!ListPackets(input, &listing->list, fault)) return false;
+  listing->table = OrderFrames(listing->list.packets);
+  return true;
+}
+
+bool AnswerFacts(int file, const Request& request, Listing* listing,
+                 Fault* fault) {
+  const auto input =
+      MediaInput::Open(file, request.offset, request.bytes, kVideo, fault);
+  if (input == nullptr) return false;
+  const AVStream& stream = *input->stream();
+  const AVCodecParameters& codec = *stream.codecpar;
+  FactsHead head = {};
+  if (!ReadRotation(&stream, &head.rotation, fault)) return false;
+  std::string scan = input->ReasonToScan();
+  if (!List(input.get(), listing, fault)) return false;
+  const FrameTable& table = listing->table;
+  if (table.frames.empty()) {
+    *fault = GetFault(AVERROR_INVALIDDATA, "the video has no frame");
+    return false;
+  }
+  if (codec.width <= 0 || codec.height <= 0) {
+    *fault = GetFault(AVERROR_INVALIDDATA, "the video has no size");
+    return false;
+  }
+  if (!table.is_timed) {
+    if (!scan.empty()) scan += "; ";
+    scan += "frames without times: decoding gives their order";
+  }
+  const std::string container = Cut(input->format()->iformat->name);
+  const std::string name = Cut(avcodec_get_name(codec.codec_id));
+  scan = Cut(scan);
+  head.container_bytes = static_cast<uint32_t>(container.size());
+  head.codec_bytes = static_cast<uint32_t>(name.size());
+  head.scan_bytes = static_cast<uint32_t>(scan.size());
+  head.frames = static_cast<uint32_t>(table.frames.size());
+  head.width = static_cast<uint32_t>(codec.width);
+  head.height = static_cast<uint32_t>(codec.height);
+  head.is_timed = table.is_timed ? 1 : 0;
+  head.unit_numerator = stream.time_base.num;
+  head.unit_denominator = stream.time_base.den;
+  head.rate_numerator = stream.avg_frame_rate.num;
+  head.rate_denominator = std::max(1, stream.avg_frame_rate.den);
+  head.seconds = stream.duration != AV_NOPTS_VALUE
+                     ? stream.duration * av_q2d(stream.time_base)
+                 : input->format()->duration != AV_NOPTS_VALUE
+                     ? input->format()->duration / double{AV_TIME_BASE}
+                     : 0;
+  head.bytes_read = input->bytes_read();
+  std::string answer;
+  answer.reserve(sizeof(head) + 3 * kMaxFileNameBytes +
+                 table.frames.size() * sizeof(FactsFrame));
+  Append(head, &answer);
+  answer += container + name + scan;
+  for (const VideoFrame& frame : table.frames) {
+    Append(FactsFrame{frame.time, frame.packet, frame.start}, &answer);
+  }
+  return Answer(Outcome::kOk, answer);
+}
+
+// Writes frames to the slots in turn.
+class SlotWriter {
+ public:
+  SlotWriter(const Request& request, uint8_t* slots, Fault* fault)
+      : request_(request), slots_(slots), fault_(fault) {}
+
+  bool Write(const AVFrame& frame, uint32_t place) {
+    if (frame.width != static_cast<int>(request_.width) ||
+        frame.height != static_cast<int>(request_.height)) {
+      *fault_ = {Outcome::kRefused,
+                 "a frame is " + std::to_string(frame.width) + "x" +
+                     std::to_string(frame.height) + " pixels, the video " +
+                     std::to_string(request_.width) + "x" +
+                     std::to_string(request_.height)};
+      return false;
+    }
+    if (written_ >= request_.slots && !AwaitTaken()) return false;
+    uint8_t* const rows =
+        slots_ + written_ % request_.slots * request_.slot_bytes;
+    if (!converter_.Convert(frame, rows, request_.stride, fault_)) return false;
+    ++written_;
+    const HelperBytes number = {&place, sizeof(place)};
+    return WriteAnswer(static_cast<uint32_t>(Outcome::kOk), &number, 1);
+  }
+
+  // Waits until the server has taken all frames.
+  bool Finish() {
+    while (taken_ < written_) {
+      if (!AwaitTaken()) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool AwaitTaken() {
+    uint32_t kind;
+    std::string body;
+    ++taken_;
+    return ReadRequest(&kind, &body);
+  }
+
+  const Request& request_;
+  uint8_t* const slots_;
+  Fault* const fault_;
+  RgbConverter converter_;
+  uint64_t written_ = 0;
+  uint64_t taken_ = 0;
+};
+
+// `known`: the listing of the request before; null without one.
+bool AnswerDecode(int file, int memory, const Request& request,
+                  const std::vector<uint32_t>& wanted, Listing* known,
+                  Fault* fault) {
+  Listing own;
+  if (known == nullptr) {
+    const auto input =
+        MediaInput::Open(file, request.offset, request.bytes, kVideo, fault);
+    if (input == nullptr || !List(input.get(), &own, fault)) return false;
+    known = &own;
+  }
+  const FrameTable& table = known->table;
+  if (table.frames.size() != request.total_frames) {
+    *fault = {Outcome::kRefused,
+              "the video has " + std::to_string(table.frames.size()) +
+                  " frames, not " + std::to_string(request.total_frames) +
+                  " as when it was planned"};
+    return false;
+  }
+  const size_t bytes = request.slots * request.slot_bytes;
+  void* const slots =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  if (slots == MAP_FAILED) {
+    *fault = {Outcome::kNoMemory, strerror(errno)};
+    return false;
+  }
+  SlotWriter writer(request, static_cast<uint8_t*>(slots), fault);
+  FrameDecoder decoder(file, request.offset, request.bytes, known->list, table);
+  const bool is_decoded = decoder.Decode(
+      wanted,
+      [&](const AVFrame& frame, uint32_t place) {
+        return writer.Write(frame, place);
+      },
+      fault);
+  // Also after a fault: what is left would be taken for a request.
+  const bool is_finished = writer.Finish();
+  munmap(slots, bytes);
+  return is_decoded && is_finished;
+}
+
+// Returns false at the end of the stream. `kept` is the listing of the previous
+// request, if that was of facts, and becomes this request's.
+bool AnswerNext(std::unique_ptr<Listing>* kept) {
+  uint32_t task = 0;
+  std::string body;
+  int fds[2] = {-1, -1};
+  size_t count = 0;
+  const bool is_read = ReadRequest(&task, &body, fds, 2, &count);
+  const CloseFd file = {fds[0]};
+  const CloseFd memory = {fds[1]};
+  Request request;
+  if (!is_read || count == 0 || body.size() < sizeof(request)) return false;
+  memcpy(&request, body.data(), sizeof(request));
+  std::vector<uint32_t> wanted((body.size() - sizeof(request)) /
+                               sizeof(uint32_t));
+  // Of facts there are none, and memcpy wants no null.
+  if (!wanted.empty()) {
+    memcpy(wanted.data(), body.data() + sizeof(request),
+           wanted.size() * sizeof(uint32_t));
+  }
+  LimitTime(request.cpu_seconds);
+  Fault fault;
+  bool done = false;
+  std::unique_ptr<Listing> before = std::move(*kept);
+  if (task == kFacts) {
+    before.reset();
+    auto listing = std::make_unique<Listing>();
+    done = AnswerFacts(file.fd, request, listing.get(), &fault);
+    if (done) *kept = std::move(listing);
+  } else {
+    done =
+        AnswerDecode(file.fd, memory.fd, request, wanted,
+                     request.is_listed != 0 ? before.get() : nullptr, &fault);
+  }
+  LimitTime(0);
+  if (done) return true;
+  // Without a fault the socket is gone.
+  return fault.outcome != Outcome::kOk && SendFault(fault);
+}
+
+int Run() {
+  RequireBuiltVersion();
+  EnterBox({.memory = kMaxMemory});
+  av_max_alloc(kLargestAllocation);
+  KeepLastError();
+  std::unique_ptr<Listing> kept;
+  while (AnswerNext(&kept)) {
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ballast::video_decoder
+
+int main() { return ballast::video_decoder::Run(); }

@@ -1,0 +1,180 @@
+#include "server/model/indexed_clip.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "proto/schedule/schedule_table.h"
+#include "server/media/audio/log_mel.h"
+#include "server/sample/data_fault.h"
+
+namespace ballast {
+namespace {
+
+constexpr AudioFormat kFormats[] = {AudioFormat::kWav,  AudioFormat::kFlac,
+                                    AudioFormat::kMp3,  AudioFormat::kVorbis,
+                                    AudioFormat::kOpus, AudioFormat::kM4a,
+                                    AudioFormat::kVideo};
+
+}  // namespace
+
+absl::StatusOr<IndexedVideo> ToIndexedClip(const AudioFacts& facts) {
+  if (facts.frames > std::numeric_limits<uint32_t>::max()) {
+    return DataFaultError(
+        absl::StrCat(facts.frames, " samples of each channel; an index holds ",
+                     "fewer than 2^32: cut the file"));
+  }
+  IndexedVideo clip = {};
+  clip.flags = IndexedVideo::kIsAudio;
+  clip.fps = facts.rate;
+  clip.frames = static_cast<uint32_t>(facts.frames);
+  clip.key_frames = facts.channels;
+  clip.width = 1;
+  clip.height = 1;
+  std::strncpy(clip.codec, AudioFormatName(facts.format),
+               sizeof(clip.codec) - 1);
+  return clip;
+}
+
+AudioFacts GetAudioFacts(const IndexedVideo& clip) {
+  AudioFacts facts;
+  for (const AudioFormat format : kFormats) {
+    if (std::strncmp(AudioFormatName(format), clip.codec, sizeof(clip.codec)) ==
+        0) {
+      facts.format = format;
+    }
+  }
+  facts.rate = static_cast<uint32_t>(clip.fps);
+  facts.channels = clip.key_frames;
+  facts.frames = clip.frames;
+  facts.samples = ResampledCount(facts.frames, facts.rate);
+  return facts;
+}
+
+absl::StatusOr<ClipPlan> PlanIndexedClip(const v1::AudioFamily& family,
+                                         const IndexedVideo& clip) {
+  ClipPlan planned;
+  AudioClip part;
+  if (clip.flags & IndexedVideo::kHasStart) part.start = clip.start;
+  if (clip.flags & IndexedVideo::kHasEnd) part.end = clip.end;
+  BALLAST_ASSIGN_OR_RETURN(planned.range,
+                           CutClip(part, GetAudioFacts(clip).samples));
+  BALLAST_ASSIGN_OR_RETURN(planned.plan,
+                           PlanAudio(family, planned.range.samples));
+  const AudioPlan& plan = planned.plan;
+  planned.range.samples = plan.samples;
+  if (plan.samples > kMaxClipSamples) {
+    return DataFaultError(absl::StrCat(
+        "a clip of ", plan.samples / kModelRate, " s; at most ",
+        kMaxClipSamples / kModelRate, " s are read: take a clip of it"));
+  }
+  if (plan.frames == 0 || plan.tokens == 0) {
+    return DataFaultError(absl::StrCat(
+        "a clip of ", plan.samples, " samples at 16 kHz gives ", plan.frames,
+        " frames and ", plan.tokens, " tokens; wanted a longer one"));
+  }
+  // Encoders that make tokens of padding see all of it.
+  const uint64_t rows =
+      family.tokens().of_padded()
+          ? plan.shape
+          : std::min(plan.shape, plan.frames + family.frames().tail());
+  if (rows > kMaxClipRows) {
+    return DataFaultError(absl::StrCat("a clip of ", rows, " frames; at most ",
+                                       kMaxClipRows, " travel"));
+  }
+  planned.rows = static_cast<uint32_t>(rows);
+  planned.frames = static_cast<uint32_t>(plan.frames);
+  return planned;
+}
+
+v1::Job::ClipShape GetClipShape(const v1::AudioFamily& family) {
+  v1::Job::ClipShape shape;
+  shape.set_width(family.features().mels() *
+                  std::max(family.frames().stack(), uint32_t{1}));
+  shape.set_dummy_rows(1);
+  // Far beyond the shortest clip that any model takes.
+  for (uint64_t samples = kModelRate / 100; samples < 60 * kModelRate;
+       samples += kModelRate / 100) {
+    const auto plan = PlanAudio(family, samples);
+    if (!plan.ok() || plan->frames == 0 || plan->tokens == 0) continue;
+    shape.set_dummy_rows(static_cast<uint32_t>(
+        family.tokens().of_padded() ? plan->shape : plan->frames));
+    break;
+  }
+  return shape;
+}
+
+struct ClipReader::Worker {
+  explicit Worker(const AudioReader::Options& options) : reader(options) {}
+
+  absl::StatusOr<std::vector<float>> ReadSamples(const RawVideo& file,
+                                                 const IndexedVideo& clip,
+                                                 const ClipPlan& plan) {
+    auto samples = reader.ReadSamples({file.fd->get(), file.offset, file.size},
+                                      GetAudioFacts(clip), plan.range);
+    // A file that changed meanwhile may have been read in part.
+    BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
+    return samples;
+  }
+
+  AudioReader reader;
+  std::optional<LogMel> features;
+};
+
+ClipReader::ClipReader(int processes, const v1::AudioFamily* family,
+                       const AudioReader::Options& options)
+    : family_(family), workers_(processes, options) {}
+
+ClipReader::~ClipReader() = default;
+
+absl::StatusOr<IndexedVideo> ClipReader::ReadFacts(const RawVideo& file,
+                                                   bool in_video) {
+  const Workers::Loan worker(&workers_);
+  const auto facts = worker->reader.ReadFacts(
+      {file.fd->get(), file.offset, file.size}, in_video);
+  BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
+  if (!facts.ok()) return facts.status();
+  return ToIndexedClip(*facts);
+}
+
+absl::StatusOr<std::vector<float>> ClipReader::ReadSamples(
+    const RawVideo& file, const IndexedVideo& clip, const ClipPlan& plan) {
+  return Workers::Loan(&workers_)->ReadSamples(file, clip, plan);
+}
+
+absl::Status ClipReader::ReadFeatures(const RawVideo& file,
+                                      const IndexedVideo& clip,
+                                      const ClipPlan& plan,
+                                      absl::Span<float> out) {
+  if (family_ == nullptr) {
+    return absl::InternalError("audio, and the model takes none");
+  }
+  const Workers::Loan worker(&workers_);
+  if (!worker->features.has_value()) {
+    BALLAST_ASSIGN_OR_RETURN(worker->features, LogMel::Create(*family_));
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<float> samples,
+                           worker->ReadSamples(file, clip, plan));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<float> values,
+      worker->features->Compute(plan.plan, samples, plan.rows));
+  if (values.size() != out.size()) {
+    return absl::InternalError(absl::StrCat("a clip has ", values.size(),
+                                            " features, and its place is for ",
+                                            out.size()));
+  }
+  std::copy(values.begin(), values.end(), out.begin());
+  return absl::OkStatus();
+}
+
+uint64_t ClipDecodeBytes(const ClipPlan& plan, uint32_t width) {
+  constexpr uint64_t kProcess = uint64_t{16} << 20;
+  return kProcess + plan.plan.samples * sizeof(float) +
+         uint64_t{plan.rows} * width * sizeof(float);
+}
+
+}  // namespace ballast

@@ -1,0 +1,565 @@
+#include "server/model/profiles.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+#include <nlohmann/json.hpp>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/types/span.h"
+#include "common/mutex.h"
+#include "common/sha256.h"
+#include "proto/image/job_images.h"
+#include "server/media/image_plan/image_family.h"
+#include "server/model/image_family_config.h"
+
+namespace ballast {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::TextFormat;
+using Profile = v1::ModelProfile;
+
+struct Embedded {
+  absl::string_view name;
+  absl::string_view text;
+};
+constexpr Embedded kEmbedded[] = {
+#include "models/embedded.inc"
+};
+
+constexpr char kEnding[] = ".textproto";
+
+struct Known {
+  Profile profile;
+  ImageFamily images;
+};
+
+// Faults of one file, each with its line.
+class Faults : public google::protobuf::io::ErrorCollector {
+ public:
+  // Of the file of this name, which holds `content`.
+  Faults(absl::string_view file, absl::string_view content)
+      : file_(file), content_(absl::StrSplit(content, '\n')) {}
+
+  // Counts lines from 0, as protobuf does; -1: of the whole file.
+  void AddError(int line, int /*column*/, const std::string& text) override {
+    if (absl::StartsWith(text, "Unknown enumeration value of \"")) {
+      // The parser gives the line of the token after the value.
+      const std::vector<absl::string_view> parts = absl::StrSplit(text, '"');
+      line = std::min(line, static_cast<int>(content_.size()) - 1);
+      while (line > 0 && !absl::StrContains(content_[line], parts[1])) --line;
+    }
+    lines_.push_back(
+        absl::StrCat(file_, ":", line < 0 ? 1 : line + 1, ": ", text));
+  }
+
+  absl::Status ToStatus() const {
+    if (lines_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrJoin(lines_, "\n"));
+  }
+
+ private:
+  const absl::string_view file_;
+  const std::vector<absl::string_view> content_;
+  std::vector<std::string> lines_;
+};
+
+// Whether the file itself gives a field.
+bool Gives(const Message& message, const FieldDescriptor* field) {
+  return field->is_repeated()
+             ? message.GetReflection()->FieldSize(message, field) > 0
+             : message.GetReflection()->HasField(message, field);
+}
+
+// The rule of images whose numbers a rule of videos reads.
+v1::ImageFamily::Rule ImagesOfVideos(v1::Videos::Rule rule) {
+  switch (rule) {
+    case v1::Videos::RULE_QWEN2:
+    case v1::Videos::RULE_QWEN3:
+      return v1::ImageFamily::RULE_SMART_RESIZE;
+    case v1::Videos::RULE_LLAVA_VIDEO:
+    case v1::Videos::RULE_LLAVA_ONEVISION:
+      return v1::ImageFamily::RULE_PINPOINTS;
+    case v1::Videos::RULE_INTERNVL:
+      return v1::ImageFamily::RULE_TILE_GRID;
+    default:
+      return v1::ImageFamily::RULE_UNSPECIFIED;
+  }
+}
+
+// Checks one file. `own` is as written, `whole` with its base.
+class Checker {
+ public:
+  Checker(const Profile& own, const Profile& whole,
+          const TextFormat::ParseInfoTree& places, Faults* faults)
+      : own_(own), whole_(whole), places_(places), faults_(*faults) {}
+
+  void Check() {
+    CheckImages();
+    CheckNorm();
+    CheckIds();
+    CheckChat();
+    CheckVideos();
+    CheckAudio();
+    for (int i = 0; i < own_.checkpoints_size(); ++i) {
+      CheckCheckpoint(own_.checkpoints(i),
+                      absl::StrCat("checkpoints[", i, "]"));
+    }
+  }
+
+ private:
+  // The line of a key such as `images.canvases[2].width`; of its base where the
+  // key comes from there.
+  int GetLine(absl::string_view key) const {
+    const TextFormat::ParseInfoTree* tree = &places_;
+    const google::protobuf::Descriptor* type = Profile::descriptor();
+    int line = places_.GetLocation(type->FindFieldByName("base"), -1).line;
+    for (const absl::string_view part : absl::StrSplit(key, '.')) {
+      const std::vector<absl::string_view> pieces =
+          absl::StrSplit(part, absl::ByAnyChar("[]"));
+      int index = 0;
+      const bool has_index =
+          pieces.size() > 1 && absl::SimpleAtoi(pieces[1], &index);
+      const FieldDescriptor* field =
+          type == nullptr ? nullptr
+                          : type->FindFieldByName(std::string(pieces[0]));
+      if (field == nullptr) break;
+      const int at = field->is_repeated() ? (has_index ? index : 0) : -1;
+      const int found = tree->GetLocation(field, at).line;
+      if (found < 0) break;
+      line = found;
+      type = field->message_type();
+      if (type == nullptr) break;
+      tree = tree->GetTreeForNested(field, at);
+      if (tree == nullptr) break;
+    }
+    return line;
+  }
+
+  template <typename... Piece>
+  void Add(absl::string_view key, const Piece&... pieces) {
+    faults_.AddError(GetLine(key), 0, absl::StrCat(key, ": ", pieces...));
+  }
+
+  void CheckImages() {
+    if (!TakesImages(whole_) && whole_.has_audio()) return;
+    const v1::ImageFamily& images = whole_.images();
+    if (images.rule() == v1::ImageFamily::RULE_UNSPECIFIED) {
+      Add("images.rule", "found none; wanted the name of a rule");
+      return;
+    }
+    if (images.background_size() != 0 && images.background_size() != 3) {
+      Add("images.background", "found ", images.background_size(),
+          " values; wanted 3, for R, G and B");
+    }
+    for (const double value : images.background()) {
+      if (value == std::floor(value) && value >= 0 && value <= 255) continue;
+      Add("images.background", "found ", value,
+          "; wanted whole numbers, 0 to 255");
+    }
+    const ImageFamily family = FamilyOfConfig(images);
+    const auto* type = v1::ImageFamily::descriptor();
+    for (int i = 0; i < type->field_count(); ++i) {
+      const std::string& name = type->field(i)->name();
+      if (ReadsNumber(family.rule, name) ||
+          !Gives(own_.images(), type->field(i))) {
+        continue;
+      }
+      Add(absl::StrCat("images.", name), "found it with rule ",
+          v1::ImageFamily::Rule_Name(images.rule()),
+          ", which does not read it; wanted it omitted");
+    }
+    if (const auto fault = FindFamilyFault(family)) {
+      Add(absl::StrCat("images.", fault->key), "found ", fault->found,
+          "; wanted ", fault->wanted);
+    }
+    const std::string axes = FindAxesFault(family, whole_.position_axes());
+    if (!axes.empty()) {
+      Add("position_axes", "found ", whole_.position_axes(), "; wanted ", axes);
+    }
+  }
+
+  void CheckNorm() {
+    const auto check = [this](const char* key, int size) {
+      if (size == 3 || (size == 0 && IsEncoder(whole_))) return;
+      if (!TakesImages(whole_) && whole_.has_audio()) return;
+      Add(key, "found ", size, " values; wanted 3, for R, G and B in [0, 1]");
+    };
+    check("mean", whole_.mean_size());
+    check("std", whole_.std_size());
+    for (const double value : whole_.std()) {
+      if (value > 0) continue;
+      Add("std", "found ", value, "; wanted numbers above 0");
+    }
+  }
+
+  void CheckIds() {
+    if (!whole_.has_token_ids()) return;
+    const v1::TokenIds& ids = whole_.token_ids();
+    const auto* type = ids.GetDescriptor();
+    for (int i = 0; i < type->field_count(); ++i) {
+      const FieldDescriptor* field = type->field(i);
+      if (field->number() == v1::TokenIds::kAudioFieldNumber &&
+          !whole_.has_audio()) {
+        continue;
+      }
+      if (Gives(ids, field) && ids.GetReflection()->GetInt32(ids, field) >= 0) {
+        continue;
+      }
+      Add("token_ids", "found no ", field->name(),
+          "; wanted all ids, each at least 0, or no section token_ids");
+    }
+    const ImageFamily family = FamilyOfConfig(whole_.images());
+    if (family.rule == ImageRule::kSmartResize &&
+        family.layout == PatchLayout::kMergeOrder &&
+        family.filter == ResampleFilter::kBicubic && family.tokens_a_row == 0 &&
+        family.tokens_an_image == 0 && !MarksParts(family.marks) &&
+        !family.marks.before.empty() && !family.marks.after.empty()) {
+      return;
+    }
+    Add("token_ids",
+        "found them with other images than Qwen's form; wanted none, or images "
+        "of rule RULE_SMART_RESIZE, filter FILTER_BICUBIC, layout "
+        "LAYOUT_MERGE_ORDER and marks placeholder, before and after alone");
+  }
+
+  void CheckChat() {
+    const std::string& name = whole_.chat_template();
+    if (!name.empty() && name != "chatml" && name != "llama3") {
+      Add("chat_template", "found \"", name,
+          "\"; wanted chatml, llama3, or a section chat");
+    }
+    if (own_.has_chat() && !own_.chat_template().empty()) {
+      Add("chat_template", "found it with a section chat; wanted one of both");
+    }
+    // Audio alone: the configuration names a template.
+    if (!TakesImages(whole_) && whole_.has_audio()) return;
+    if (name.empty() && !whole_.has_chat() && !IsEncoder(whole_)) {
+      Add("chat", "found none; wanted it, or chat_template: \"chatml\"");
+    }
+    for (int i = 0; i < own_.other_templates_size(); ++i) {
+      const Profile* other = FindProfile(own_.other_templates(i));
+      if (other != nullptr && HasChat(*other)) continue;
+      Add(absl::StrCat("other_templates[", i, "]"), "found \"",
+          own_.other_templates(i),
+          "\"; wanted the name of a released model with a section chat");
+    }
+  }
+
+  void CheckVideos() {
+    if (!whole_.has_videos()) return;
+    const v1::Videos::Rule rule = whole_.videos().rule();
+    const v1::ImageFamily::Rule images = whole_.images().rule();
+    const v1::ImageFamily::Rule wanted = ImagesOfVideos(rule);
+    if (wanted == v1::ImageFamily::RULE_UNSPECIFIED) {
+      Add("videos.rule", "found none; wanted the name of a rule");
+    } else if (images != wanted) {
+      Add("videos.rule", "found ", v1::Videos::Rule_Name(rule),
+          " with images of ", v1::ImageFamily::Rule_Name(images), "; wanted ",
+          v1::ImageFamily::Rule_Name(wanted));
+    } else if (images == v1::ImageFamily::RULE_SMART_RESIZE &&
+               !whole_.has_token_ids()) {
+      Add("videos.rule", "found ", v1::Videos::Rule_Name(rule),
+          " without token_ids; wanted them");
+    }
+  }
+
+  // Numbers with which nothing divides by 0, and no row is too long.
+  void CheckAudio() {
+    if (!whole_.has_audio()) return;
+    const v1::AudioFamily& audio = whole_.audio();
+    const auto check = [this](const char* key, bool is_good,
+                              const char* wanted) {
+      if (!is_good) Add(key, "found another number; wanted ", wanted);
+    };
+    check("audio.frames.hop",
+          audio.frames().hop() > 0 && audio.frames().hop() <= uint32_t{1} << 16,
+          "1 to 65536");
+    check("audio.frames.span", audio.frames().span() > 0, "at least 1");
+    check("audio.frames.tail", audio.frames().tail() <= 16, "at most 16");
+    check("audio.frames.valid",
+          audio.frames().valid() != v1::AudioFamily::Frames::VALID_UNSPECIFIED,
+          "VALID_BEGUN or VALID_WHOLE");
+    const uint64_t width = uint64_t{audio.features().mels()} *
+                           std::max(audio.frames().stack(), uint32_t{1});
+    check("audio.features.mels", width >= 1 && width <= 1023,
+          "1 to 1023, times audio.frames.stack");
+    const uint32_t transform = audio.features().transform();
+    check("audio.features.transform",
+          transform >= 4 && transform <= uint32_t{1} << 16, "4 to 65536");
+    check("audio.features.window_length",
+          audio.features().window_length() >= 2 &&
+              audio.features().window_length() <= transform,
+          "2 to audio.features.transform");
+    check("audio.features.floor", audio.features().floor() > 0,
+          "more than 0, since its logarithm is taken");
+    check("audio.features.max_hertz",
+          audio.features().min_hertz() >= 0 &&
+              audio.features().min_hertz() < audio.features().max_hertz() &&
+              audio.features().max_hertz() <= 8000,
+          "more than min_hertz, at most 8000");
+    for (const v1::AudioFamily::Tokens::Layer& layer :
+         audio.tokens().layers()) {
+      check("audio.tokens.layers", layer.kernel() > 0 && layer.stride() > 0,
+            "kernel and stride of at least 1");
+    }
+  }
+
+  void CheckCheckpoint(const v1::ModelCheckpoint& one, const std::string& key) {
+    if (one.model_type().empty() == one.image_processor().empty()) {
+      Add(key, "found ", one.model_type().empty() ? "neither" : "both",
+          " of model_type and image_processor; wanted one of them");
+    }
+    const auto check = [&](const auto& values, absl::string_view name) {
+      for (int i = 0; i < values.size(); ++i) {
+        if (nlohmann::json::accept(values[i].json())) continue;
+        Add(absl::StrCat(key, ".", name, "[", i, "].json"), "found ",
+            values[i].json(), "; wanted JSON, such as \"true\" or \"16\"");
+      }
+    };
+    check(one.config(), "config");
+    check(one.preprocessor(), "preprocessor");
+  }
+
+  const Profile& own_;
+  const Profile& whole_;
+  const TextFormat::ParseInfoTree& places_;
+  Faults& faults_;
+};
+
+// `own` with the sections and values of `base` that it does not give.
+Profile WithBase(const Profile& own, Profile base) {
+  for (const char* name : {"name", "base", "checkpoints", "other_templates"}) {
+    base.GetReflection()->ClearField(
+        &base, Profile::descriptor()->FindFieldByName(name));
+  }
+  // The one replaces the other.
+  if (own.has_chat()) base.clear_chat_template();
+  if (!own.chat_template().empty()) base.clear_chat();
+  const auto* type = Profile::descriptor();
+  for (int i = 0; i < type->field_count(); ++i) {
+    if (Gives(own, type->field(i))) {
+      base.GetReflection()->ClearField(&base, type->field(i));
+    }
+  }
+  base.MergeFrom(own);
+  return base;
+}
+
+// The released models. That each of their files is read and has no fault is
+// tested (tests/server/model/profiles_test.cc).
+class Released {
+ public:
+  static const Released& Get() {
+    static const auto& released = *new Released();
+    return released;
+  }
+
+  const Known* Find(absl::string_view name) const {
+    const auto found = profiles_.find(name);
+    return found == profiles_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  Released() {
+    for (const Embedded& file : kEmbedded) Add(file);
+  }
+
+  const Profile* Add(const Embedded& file) {
+    if (const Known* known = Find(file.name)) return &known->profile;
+    Profile own;
+    TextFormat::ParseFromString(std::string(file.text), &own);
+    // Images are named by the file that says them.
+    if (own.has_images()) {
+      own.mutable_images()->set_name(std::string(file.name));
+    }
+    const auto* base =
+        std::find_if(std::begin(kEmbedded), std::end(kEmbedded),
+                     [&](const Embedded& f) { return f.name == own.base(); });
+    if (base != std::end(kEmbedded) && base->name != file.name) {
+      own = WithBase(own, *Add(*base));
+    }
+    own.set_name(std::string(file.name));
+    Known& one = profiles_[std::string(file.name)];
+    one.images = FamilyOfConfig(own.images());
+    one.profile = std::move(own);
+    return &one.profile;
+  }
+
+  std::map<std::string, Known, std::less<>> profiles_;
+};
+
+struct Users {
+  Mutex mutex;
+  // Entries are never removed.
+  std::map<std::string, Known, std::less<>> profiles ABSL_GUARDED_BY(mutex);
+};
+
+Users& UsersOfProcess() {
+  static auto& users = *new Users();
+  return users;
+}
+
+const Known* FindKnown(absl::string_view name) {
+  if (const Known* released = Released::Get().Find(name)) return released;
+  if (!absl::StrContains(name, '@')) return nullptr;
+  Users& users = UsersOfProcess();
+  const MutexLock lock(&users.mutex);
+  const auto found = users.profiles.find(name);
+  return found == users.profiles.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+const v1::ModelProfile* FindProfile(absl::string_view name) {
+  const Known* known = FindKnown(name);
+  return known == nullptr ? nullptr : &known->profile;
+}
+
+std::vector<std::string> ProfileNames(
+    bool (*is_wanted)(const v1::ModelProfile&)) {
+  std::vector<std::string> names;
+  for (const Embedded& file : kEmbedded) {
+    if (is_wanted != nullptr && !is_wanted(*FindProfile(file.name))) continue;
+    names.emplace_back(file.name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool HasChat(const v1::ModelProfile& profile) {
+  return profile.has_chat() && profile.chat_template().empty();
+}
+
+const v1::Chat* FindChat(absl::string_view name) {
+  const v1::ModelProfile* profile = FindProfile(name);
+  return profile != nullptr && HasChat(*profile) ? &profile->chat() : nullptr;
+}
+
+const v1::AudioFamily* FindAudioFamily(absl::string_view name) {
+  const v1::ModelProfile* profile = FindProfile(name);
+  return profile != nullptr && profile->has_audio() ? &profile->audio()
+                                                    : nullptr;
+}
+
+std::vector<std::string> AudioFamilyNames() {
+  return ProfileNames(
+      [](const v1::ModelProfile& profile) { return profile.has_audio(); });
+}
+
+bool HasFloatPositions(const v1::Model& model) {
+  const v1::AudioFamily* audio = GetAudioFamily(model);
+  return model.position_axes() == 3 && audio != nullptr &&
+         audio->in_video().rule() == v1::AudioFamily::InVideo::RULE_MERGE;
+}
+
+bool IsEncoder(const v1::ModelProfile& profile) {
+  return TakesImages(profile) && profile.images().marks().placeholder().empty();
+}
+
+v1::Videos::Rule GetVideoRule(const v1::Model& model) {
+  const v1::ModelProfile* profile = GetProfile(model);
+  if (profile == nullptr || !profile->has_videos()) {
+    return v1::Videos::RULE_UNSPECIFIED;
+  }
+  const v1::Videos::Rule rule = profile->videos().rule();
+  const bool has_its_images =
+      profile->has_token_ids()
+          ? HasImageKeys(model)
+          : model.image_family().rule() == ImagesOfVideos(rule);
+  return has_its_images ? rule : v1::Videos::RULE_UNSPECIFIED;
+}
+
+bool IsProfilePath(absl::string_view profile) {
+  return absl::EndsWith(profile, kEnding);
+}
+
+absl::StatusOr<v1::ModelProfile> ParseProfile(absl::string_view text,
+                                              absl::string_view file) {
+  Faults faults(file, text);
+  TextFormat::ParseInfoTree places;
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&faults);
+  parser.WriteLocationsTo(&places);
+  Profile own;
+  if (!parser.ParseFromString(std::string(text), &own)) {
+    return faults.ToStatus();
+  }
+  Profile whole = own;
+  if (!own.base().empty()) {
+    const Profile* base = FindProfile(own.base());
+    if (base == nullptr) {
+      faults.AddError(
+          places.GetLocation(Profile::descriptor()->FindFieldByName("base"), -1)
+              .line,
+          0,
+          absl::StrCat("base: found \"", own.base(), "\"; wanted one of ",
+                       absl::StrJoin(ProfileNames(), ", ")));
+      return faults.ToStatus();
+    }
+    whole = WithBase(own, *base);
+  }
+  if (whole.name().empty()) {
+    const absl::string_view stem = file.substr(file.rfind('/') + 1);
+    whole.set_name(std::string(stem.substr(
+        0, stem.size() -
+               (IsProfilePath(stem) ? absl::string_view(kEnding).size() : 0))));
+  }
+  if (own.has_images()) whole.mutable_images()->set_name(whole.name());
+  Checker(own, whole, places, &faults).Check();
+  if (absl::Status status = faults.ToStatus(); !status.ok()) return status;
+  whole.clear_base();
+  return whole;
+}
+
+std::string AddProfile(v1::ModelProfile profile) {
+  const std::string said = profile.SerializeAsString();
+  const auto* bytes = reinterpret_cast<const uint8_t*>(said.data());
+  const std::string name = absl::StrCat(
+      profile.name(), "@",
+      Sha256Hex(absl::MakeConstSpan(bytes, said.size())).substr(0, 16));
+  if (profile.images().name() == profile.name()) {
+    profile.mutable_images()->set_name(name);
+  }
+  profile.set_name(name);
+  Users& users = UsersOfProcess();
+  const MutexLock lock(&users.mutex);
+  ImageFamily images = FamilyOfConfig(profile.images());
+  users.profiles.try_emplace(name,
+                             Known{std::move(profile), std::move(images)});
+  return name;
+}
+
+const ImageFamily* FindImageFamily(absl::string_view name) {
+  const Known* known = FindKnown(name);
+  return known == nullptr ? nullptr : &known->images;
+}
+
+ImageFamily GetImageFamily(const v1::Model& model) {
+  if (!HasImageKeys(model)) return FamilyOfConfig(model.image_family());
+  const v1::ModelProfile* profile = GetProfile(model);
+  ImageFamily family = profile == nullptr ? *FindImageFamily("qwen2_5_vl")
+                                          : FamilyOfConfig(profile->images());
+  family.patch = model.patch();
+  family.merge = model.merge();
+  family.temporal_patch = model.temporal_patch();
+  family.min_pixels = model.min_pixels();
+  family.max_pixels = model.max_pixels();
+  return family;
+}
+
+}  // namespace ballast

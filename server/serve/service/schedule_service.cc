@@ -1,0 +1,198 @@
+#include "server/serve/service/schedule_service.h"
+
+#include <algorithm>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+
+namespace {
+
+absl::StatusOr<v1::GetMixtureResponse> ReadMixture(
+    const Scheduler& train, const v1::GetMixtureRequest& request) {
+  BALLAST_ASSIGN_OR_RETURN(const Scheduler* const scheduler,
+                           train.OfSplit(request.split()));
+  return scheduler->MixtureBefore(request.step());
+}
+
+}  // namespace
+
+v1::GetSamplesResponse MakeSamplesResponse(const v1::StepSchedule& schedule,
+                                           uint32_t first, uint32_t most,
+                                           const SampleLocator& locate) {
+  // Position, source, ordinal. A step's positions may be spread over its
+  // micro-batches.
+  std::vector<std::tuple<uint64_t, uint32_t, uint64_t>> samples;
+  for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
+    for (int i = 0; i < columns.position_size(); ++i) {
+      samples.emplace_back(columns.position(i), columns.source(i),
+                           columns.ordinal(i));
+    }
+  }
+  std::sort(samples.begin(), samples.end());
+  v1::GetSamplesResponse response;
+  response.set_step_samples(samples.size());
+  const size_t end = std::min<size_t>(samples.size(), uint64_t{first} + most);
+  for (size_t i = first; i < end; ++i) {
+    const auto& [position, source, ordinal] = samples[i];
+    v1::GetSamplesResponse::Sample* sample = response.add_samples();
+    sample->set_position(position);
+    sample->set_source(schedule.sources(source));
+    sample->set_ordinal(ordinal);
+    const SampleLocation at = locate(schedule, source, ordinal);
+    sample->set_file(at.file);
+    sample->set_offset(at.offset);
+    sample->set_number(at.number);
+  }
+  return response;
+}
+
+grpc::ServerUnaryReactor* OrderServiceImpl::GetMixture(
+    grpc::CallbackServerContext* context, const v1::GetMixtureRequest* request,
+    v1::GetMixtureResponse* response) {
+  absl::StatusOr<v1::GetMixtureResponse> mixture =
+      ReadMixture(*scheduler_, *request);
+  if (mixture.ok()) *response = *std::move(mixture);
+  return Finished(context, mixture.status());
+}
+
+grpc::ServerUnaryReactor* OrderServiceImpl::GetSamples(
+    grpc::CallbackServerContext* context, const v1::GetSamplesRequest* request,
+    v1::GetSamplesResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (waiting_.fetch_add(1) >= kMaxWaiting) {
+    --waiting_;
+    reactor->Finish(ToGrpcStatus(absl::ResourceExhaustedError(absl::StrCat(
+        kMaxWaiting, " queries of samples are waiting; try again"))));
+    return reactor;
+  }
+  // The request and the response live until the reactor has finished.
+  loader_->PeekSchedule(
+      request->step(),
+      [this, reactor, request, response](auto schedule) {
+        if (schedule.ok()) {
+          *response = MakeSamplesResponse(**schedule, request->first(),
+                                          kMaxSamples, locate_);
+        }
+        --waiting_;
+        reactor->Finish(ToGrpcStatus(schedule.status()));
+      },
+      request->split());
+  return reactor;
+}
+
+using ScheduleReactor =
+    StreamReactor<grpc::ServerWriteReactor<v1::WatchScheduleResponse>,
+                  v1::WatchScheduleResponse>;
+
+// One WatchSchedule call. next_ and sent_ need no lock: Start and then each
+// OnWritten use them, one after the other.
+class ScheduleWatch final : public ScheduleReactor,
+                            public std::enable_shared_from_this<ScheduleWatch> {
+ public:
+  ScheduleWatch(ScheduleWatches* watches,
+                const v1::WatchScheduleRequest& request)
+      : watches_(watches),
+        steps_(request.steps()),
+        split_(request.split()),
+        next_(request.from_step()) {
+    watches_->calls_->Begin();
+  }
+
+  void Start() { AskForNext(); }
+
+  void OnDone() override {
+    // Keeps this alive: the last owner, unless a worker still computes for it.
+    const std::shared_ptr<ScheduleWatch> self = shared_from_this();
+    watches_->open_.Forget(self);
+    watches_->calls_->End();
+  }
+
+ protected:
+  void OnWritten() override {
+    if (ended()) return;
+    if (++sent_ == steps_) {
+      End(absl::OkStatus());
+    } else {
+      ++next_;
+      AskForNext();
+    }
+  }
+
+ private:
+  void AskForNext() {
+    watches_->loader_->PeekSchedule(
+        next_,
+        [self = shared_from_this()](auto schedule) {
+          if (!schedule.ok()) {
+            self->End(schedule.status());
+            return;
+          }
+          v1::WatchScheduleResponse response;
+          *response.mutable_schedule() = **schedule;
+          self->Write(std::move(response));
+        },
+        split_);
+  }
+
+  ScheduleWatches* const watches_;
+  const uint64_t steps_;  // 0: no end
+  const v1::Split split_;
+  uint64_t next_;
+  uint64_t sent_ = 0;
+};
+
+ScheduleWatches::~ScheduleWatches() = default;
+
+grpc::ServerWriteReactor<v1::WatchScheduleResponse>* ScheduleWatches::Open(
+    const v1::WatchScheduleRequest& request) {
+  const auto call = std::make_shared<ScheduleWatch>(this, request);
+  absl::Status refusal = open_.Add(call, "schedule");
+  if (refusal.ok()) {
+    call->Start();
+  } else {
+    call->End(std::move(refusal));
+  }
+  return call.get();
+}
+
+void ScheduleWatches::Drain() { open_.Drain(); }
+
+grpc::ServerUnaryReactor* ScheduleServiceImpl::GetSchedule(
+    grpc::CallbackServerContext* context, const v1::GetScheduleRequest* request,
+    v1::GetScheduleResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (waiting_.fetch_add(1) >= kMaxWaiting) {
+    --waiting_;
+    reactor->Finish(ToGrpcStatus(absl::ResourceExhaustedError(absl::StrCat(
+        kMaxWaiting, " queries of the schedule are waiting; try again"))));
+    return reactor;
+  }
+  // The request and the response live until the reactor has finished.
+  const auto answer = [this, reactor, response](auto schedule) {
+    if (schedule.ok()) *response->mutable_schedule() = **schedule;
+    --waiting_;
+    reactor->Finish(ToGrpcStatus(schedule.status()));
+  };
+  if (request->looks()) {
+    loader_->PeekSchedule(request->step(), answer, request->split());
+  } else {
+    loader_->GetSchedule(request->step(), answer, request->split());
+  }
+  return reactor;
+}
+
+grpc::ServerWriteReactor<v1::WatchScheduleResponse>*
+ScheduleServiceImpl::WatchSchedule(grpc::CallbackServerContext* /*context*/,
+                                   const v1::WatchScheduleRequest* request) {
+  return watches_.Open(*request);
+}
+
+}  // namespace ballast

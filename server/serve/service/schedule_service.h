@@ -1,0 +1,130 @@
+#ifndef BALLAST_SERVER_SERVE_SERVICE_SCHEDULE_SERVICE_H_
+#define BALLAST_SERVER_SERVE_SERVICE_SCHEDULE_SERVICE_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "proto/order_service.grpc.pb.h"
+#include "proto/schedule.pb.h"
+#include "proto/schedule_service.grpc.pb.h"
+#include "proto/schedule_service.pb.h"
+#include "server/delivery/loader.h"
+#include "server/sample/sample_source.h"
+#include "server/schedule/scheduler.h"
+#include "server/serve/pull/pull_limits.h"
+#include "server/serve/pull/stream_reactor.h"
+
+namespace ballast {
+
+// Finds a sample of a schedule by the number of its source in the configuration
+// and its number in the source's index, without touching the disk.
+using SampleLocator = std::function<SampleLocation(
+    const v1::StepSchedule& schedule, uint32_t source, uint64_t ordinal)>;
+
+// Implements proto/order_service.proto. Schedules come from the loader's
+// workers, so no thread of gRPC's blocks on the disk. Thread-safe. Must outlive
+// the gRPC server that it is registered with.
+class OrderServiceImpl final : public v1::OrderService::CallbackService {
+ public:
+  // Limit of GetSamples calls waiting for a worker; more end with
+  // RESOURCE_EXHAUSTED.
+  static constexpr int kMaxWaiting = 64;
+  // Limit of samples in one answer.
+  static constexpr uint32_t kMaxSamples = 4096;
+
+  // `scheduler` is the scheduler of train. It and `loader` are not owned and
+  // must outlive this.
+  OrderServiceImpl(const Scheduler* scheduler, Loader* loader,
+                   SampleLocator locate)
+      : scheduler_(scheduler), loader_(loader), locate_(std::move(locate)) {}
+
+  grpc::ServerUnaryReactor* GetMixture(
+      grpc::CallbackServerContext* context,
+      const v1::GetMixtureRequest* request,
+      v1::GetMixtureResponse* response) override;
+  grpc::ServerUnaryReactor* GetSamples(
+      grpc::CallbackServerContext* context,
+      const v1::GetSamplesRequest* request,
+      v1::GetSamplesResponse* response) override;
+
+ private:
+  const Scheduler* const scheduler_;
+  Loader* const loader_;
+  const SampleLocator locate_;
+  std::atomic<int> waiting_{0};
+};
+
+// The samples of `schedule` in order of position: at most `most` from number
+// `first` on.
+v1::GetSamplesResponse MakeSamplesResponse(const v1::StepSchedule& schedule,
+                                           uint32_t first, uint32_t most,
+                                           const SampleLocator& locate);
+
+class ScheduleWatch;
+
+// The WatchSchedule calls of a server. Each call holds at most one schedule: it
+// asks the loader's workers for the next one when the previous one has been
+// written. Thread-safe. Must outlive the gRPC server.
+class ScheduleWatches {
+ public:
+  static constexpr size_t kMaxOpen = WatchSet<ScheduleWatch>::kMaxOpen;
+
+  // Neither is owned; both must outlive this. `calls` counts the open calls.
+  ScheduleWatches(Loader* loader, CallCount* calls)
+      : loader_(loader), calls_(calls) {}
+  ~ScheduleWatches();
+
+  // Never returns null. This owns the call until gRPC is done with it. Beyond
+  // kMaxOpen calls, the call ends with RESOURCE_EXHAUSTED.
+  grpc::ServerWriteReactor<v1::WatchScheduleResponse>* Open(
+      const v1::WatchScheduleRequest& request);
+
+  // Ends all calls, present and future, with UNAVAILABLE: a call that is
+  // writing ends when its schedule has been sent. Does not wait.
+  void Drain();
+
+ private:
+  friend class ScheduleWatch;
+
+  Loader* const loader_;
+  CallCount* const calls_;
+  WatchSet<ScheduleWatch> open_;
+};
+
+// Implements proto/schedule_service.proto. Schedules come from the loader's
+// cache and are computed by its workers, so no thread of gRPC's blocks.
+// Thread-safe. Must outlive the gRPC server that it is registered with.
+class ScheduleServiceImpl final : public v1::ScheduleService::CallbackService {
+ public:
+  // Limit of queries waiting for a worker; more end with RESOURCE_EXHAUSTED.
+  static constexpr int kMaxWaiting = 1024;
+
+  // Neither is owned; both must outlive this. `calls` counts open WatchSchedule
+  // calls.
+  ScheduleServiceImpl(Loader* loader, CallCount* calls)
+      : loader_(loader), watches_(loader, calls) {}
+
+  grpc::ServerUnaryReactor* GetSchedule(
+      grpc::CallbackServerContext* context,
+      const v1::GetScheduleRequest* request,
+      v1::GetScheduleResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchScheduleResponse>* WatchSchedule(
+      grpc::CallbackServerContext* context,
+      const v1::WatchScheduleRequest* request) override;
+
+  // Ends the watches with UNAVAILABLE.
+  void Drain() { watches_.Drain(); }
+
+ private:
+  Loader* const loader_;
+  std::atomic<int> waiting_{0};
+  ScheduleWatches watches_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SERVE_SERVICE_SCHEDULE_SERVICE_H_

@@ -1,0 +1,66 @@
+#include "tests/server/data/fake_videos.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "gtest/gtest.h"
+#include "tests/server/data/corpus_testing.h"
+
+namespace ballast {
+namespace {
+
+constexpr absl::string_view kHead(
+    "\0\0\0\x10"
+    "ftypmp42",
+    12);
+
+}  // namespace
+
+std::string FakeVideo(uint32_t frames, size_t behind) {
+  std::string bytes(kHead);
+  bytes.append(reinterpret_cast<const char*>(&frames), sizeof(frames));
+  bytes.append(behind, 'v');
+  return bytes;
+}
+
+std::string GetBytes(const RawVideo& video) {
+  std::string bytes(video.size, '\0');
+  EXPECT_NE(video.fd, nullptr);
+  if (video.fd == nullptr) return "";
+  EXPECT_EQ(pread(video.fd->get(), bytes.data(), bytes.size(),
+                  static_cast<off_t>(video.offset)),
+            static_cast<ssize_t>(bytes.size()));
+  return bytes;
+}
+
+absl::StatusOr<IndexedVideo> ReadFakeVideo(const RawVideo& video) {
+  const std::string bytes = GetBytes(video);
+  if (bytes.size() < kHead.size() + sizeof(uint32_t) ||
+      absl::string_view(bytes).substr(0, kHead.size()) != kHead) {
+    return absl::InvalidArgumentError("no video");
+  }
+  IndexedVideo facts = {};
+  std::memcpy(&facts.frames, bytes.data() + kHead.size(), sizeof(facts.frames));
+  facts.fps = 30;
+  facts.width = 8;
+  facts.height = 6;
+  return facts;
+}
+
+absl::StatusOr<IndexedVideo> ReadFakeAudio(const RawVideo& file) {
+  absl::StatusOr<IndexedVideo> facts = ReadFakeVideo(file);
+  if (facts.ok()) facts->flags |= IndexedVideo::kIsAudio;
+  return facts;
+}
+
+IndexOptions FakeVideoOptions() {
+  IndexOptions options = FakeOptions();
+  options.read_video = ReadFakeVideo;
+  options.read_audio = ReadFakeAudio;
+  return options;
+}
+
+}  // namespace ballast
