@@ -3,6 +3,10 @@
 
     tests/docs/size_report.py [--json | --circles]
 
+`--circles` prints what an include may not do: units that include each other, folders that
+do, and includes that go up the floors of docs/architecture.md, "Layers". It exits with 1
+if there are any.
+
 Counts what git tracks. Product: all languages and BUILD files outside tests/ and
 docs/; tests: tests/ with its data, and without. A unit of C++ is a header, its source,
 or both. A report, not a limit: spec sheets and reviews quote it.
@@ -66,16 +70,38 @@ def measure():
     }
 
 
-def circles():
-    """Groups of C++ units, outside of tests/, that include each other."""
+def includes():
+    """Pairs (file, included file) of C++ outside of tests/, both tracked."""
     paths = subprocess.check_output(["git", "ls-files", "*.h", "*.cc", "*.cu"], text=True).split()
-    files = [p for p in paths if not p.startswith("tests/") and os.path.isfile(p)]
-    uses = {os.path.splitext(p)[0]: set() for p in files}
-    for path in files:
-        unit = os.path.splitext(path)[0]
+    files = {p for p in paths if not p.startswith("tests/") and os.path.isfile(p)}
+    for path in sorted(files):
         for found in re.findall(r'^#include "([^"]+)"', open(path, encoding="utf-8").read(), re.M):
-            if os.path.splitext(found)[0] in uses:
-                uses[unit].add(os.path.splitext(found)[0])
+            if found in files:
+                yield path, found
+
+
+def folder_of(path):
+    """The folder that is a room of the house: `common`, `server/data` with all below it."""
+    parts = os.path.dirname(path).split("/")
+    return "/".join(parts[:2] if parts[0] == "server" else parts[:1])
+
+
+def floors():
+    """The floor of each folder, from 0 at the top: the drawing in docs/architecture.md."""
+    with open("docs/architecture.md", encoding="utf-8") as page:
+        drawing = page.read().split("## Layers")[1].split("```")[1]
+    rows = drawing.splitlines()[1:]
+    return {
+        folder: floor for floor, row in enumerate(rows) for folder in row.split("#")[0].split()
+    }
+
+
+def circles(room):
+    """Groups of what `room` makes of files, outside of tests/, that include each other."""
+    uses = collections.defaultdict(set)
+    for path, found in includes():
+        uses[room(path)].add(room(found))
+        uses[room(found)].update(())
     reach = {}
     for unit in uses:
         reach[unit], open_ends = set(), [unit]
@@ -91,15 +117,29 @@ def circles():
     return sorted(groups)
 
 
+def faults_of_layers():
+    """A line each for what no include may do."""
+    lines = ["units in a circle: " + "  ".join(g) for g in circles(lambda p: os.path.splitext(p)[0])]
+    lines += ["folders in a circle: " + "  ".join(group) for group in circles(folder_of)]
+    floor = floors()
+    for path, found in includes():
+        user, used = folder_of(path), folder_of(found)
+        unknown = {user, used} - floor.keys()
+        lines += ["%s: not in docs/architecture.md, Layers" % folder for folder in unknown]
+        if user != used and not unknown and floor[user] >= floor[used]:
+            lines.append("%s includes %s, which is not below it" % (path, found))
+    return sorted(set(lines))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one object, with folders")
-    parser.add_argument("--circles", action="store_true", help="units that include each other")
+    parser.add_argument("--circles", action="store_true", help="includes that the house forbids")
     options = parser.parse_args()
     if options.circles:
-        for group in circles():
-            print("  ".join(group))
-        return
+        lines = faults_of_layers()
+        print("\n".join(lines), end="\n" if lines else "")
+        raise SystemExit(1 if lines else 0)
     report = measure()
     if options.json:
         print(json.dumps(report, indent=1))
