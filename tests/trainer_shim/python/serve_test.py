@@ -89,24 +89,54 @@ class ServeTest(tools.ToolTest):
         with self.assertRaisesRegex(ballast.Unavailable, "(?s)SIGKILL.*ready at"):
             server.stop()
 
-    def test_the_server_ends_with_its_process_however_that_ends(self):
+    def run_with_a_fork(self, end):
+        """The address of a server whose process, with a fork that goes on, came to this end,
+        and the process's status."""
         program = (
             "import ballast, os, signal, sys\n"
             "server = ballast.serve(sys.argv[1])\n"
-            "print(server.address, flush=True)\n"
-            "os.kill(os.getpid(), signal.SIGKILL)\n"
+            "fork = os.fork()\n"
+            "if not fork:\n"
+            "    os.close(1)\n"
+            "    signal.pause()\n"
+            "print(server.address, fork, flush=True)\n" + end
         )
         done = subprocess.run(
             [sys.executable, "-c", program, self.config],
             stdout=subprocess.PIPE, timeout=tools.TIMEOUT_S, check=False,
         )  # fmt: skip
-        self.assertEqual(done.returncode, -signal.SIGKILL)
-        address = done.stdout.decode().strip()
+        address, fork = done.stdout.decode().split()
+        self.addCleanup(os.kill, int(fork), signal.SIGKILL)
+        return address, done.returncode
+
+    def test_the_server_ends_with_its_process_however_that_ends(self):
+        """Forks, such as workers of a DataLoader, have copies of every descriptor."""
+        address, status = self.run_with_a_fork("os.kill(os.getpid(), signal.SIGKILL)\n")
+        self.assertEqual(status, -signal.SIGKILL)
         # It drains, without a client at once.
         for _ in range(1000):
             if not self.listening(address):
                 return
         self.fail("the server still listens at " + address)
+
+    def test_a_fork_does_not_keep_the_server(self):
+        address, status = self.run_with_a_fork("server.stop()\n")
+        self.assertEqual(status, 0)  # drained: no exception
+        self.assertFalse(self.listening(address))
+
+    def test_a_fork_does_not_end_the_server(self):
+        program = (
+            "import ballast, os, sys\n"
+            "with ballast.serve(sys.argv[1]) as address:\n"
+            "    fork = os.fork()\n"
+            "    if not fork:\n"
+            "        sys.exit(3)  # by the end of the block\n"
+            "    assert os.WEXITSTATUS(os.waitpid(fork, 0)[1]) == 3\n"
+            "    ballast.Connection((address,), wait_for_server=0).job()\n"
+        )
+        subprocess.run(
+            [sys.executable, "-c", program, self.config], timeout=tools.TIMEOUT_S, check=True
+        )
 
     def test_a_missing_program_says_what_to_do(self):
         with mock.patch.dict(os.environ, {"BALLAST_PROGRAMS": self.data}):

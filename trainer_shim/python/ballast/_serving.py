@@ -37,8 +37,9 @@ class Server:
         server.stop()
 
     The server is a separate process. It ends at `stop`, at the end of the `with` block,
-    when the object is collected, and when this process ends in any way. Ctrl-C does not
-    reach it. `ballast.serve` makes objects of this class.
+    when the object is collected, and when this process ends in any way, whether or not
+    forks of it go on: a fork does not end it, nor keep it. Ctrl-C does not reach it.
+    `ballast.serve` makes objects of this class.
     """
 
     def __init__(
@@ -64,14 +65,15 @@ class Server:
         # _watched.py ends the server when this process is gone.
         watched = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_watched.py")
         self._process = subprocess.Popen(
-            [sys.executable, "-I", watched, *command],
-            stdin=subprocess.PIPE,
+            [sys.executable, "-I", watched, str(os.getpid()), *command],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
             start_new_session=True,
         )
         # Ends the server if the object is dropped, and at exit.
-        self._finalizer = weakref.finalize(self, _end, self._process)
+        self._owner = os.getpid()
+        self._finalizer = weakref.finalize(self, _end, self._process, self._owner)
         try:
             self._wait_until_ready(timeout)
         except BaseException:
@@ -112,7 +114,7 @@ class Server:
         Raises Unavailable, with the server's log, if the server had already ended or
         did not drain.
         """
-        if self._log.closed:
+        if self._log.closed or os.getpid() != self._owner:
             return
         ended = self._process.poll()
         status, log = self._close()
@@ -120,7 +122,9 @@ class Server:
             raise Unavailable(_ended(self._command, status, log))
 
     def _close(self) -> Tuple[int, str]:
-        """Ends the process; returns its status and its log."""
+        """Ends the process; returns its status and its log. Not in a fork of its owner."""
+        if os.getpid() != self._owner:
+            return 0, ""
         self._finalizer()
         log = self.log()
         self._log.close()
@@ -200,10 +204,12 @@ def _tail(log: IO[bytes]) -> str:
     return os.pread(log.fileno(), size - begin, begin).decode("utf-8", "replace").strip()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the server: at the end of its standard input it drains."""
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.close()
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+    """Drains and ends the server, unless this is a fork of the process that started it."""
+    if os.getpid() != owner:
+        return
+    assert process.stdout is not None
+    process.terminate()
     try:
         process.wait(_DRAIN_S)
     except subprocess.TimeoutExpired:
