@@ -196,6 +196,14 @@ class InterruptTest(tools.TwoServersTest):
             closer.join()
         self.assertEqual(order, ["cancel", "cancel", "destroy", "destroy"])
 
+    def test_a_thread_that_still_asks_at_exit_learns_why(self):
+        loader = self.both()
+        next(loader)
+        loader._finalizer()  # as at the end of the process, whose daemons still run
+        for ask in (loader.next, loader.schedule, loader.num_micro_batches):
+            with self.assertRaisesRegex(ballast.FailedPrecondition, "closed.* end of the process"):
+                ask()
+
     def test_a_fork_of_a_process_with_a_loader_opens_none(self):
         """Neither the parent's loader nor one that it makes: connections have no threads there."""
         def in_a_fork():
@@ -238,6 +246,17 @@ class WorkerTest(unittest.TestCase):
             with self.assertRaisesRegex(Raised, "here"):
                 call.wait()
         self.assertTrue(call.failed)
+        worker.stop()
+
+    def test_a_thread_that_cannot_be_started_is_tried_again(self):
+        call = Call(lambda: 7)
+        worker = Worker()
+        with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("no thread")):
+            for _ in range(2):
+                with self.assertRaisesRegex(RuntimeError, "no thread"):
+                    worker.begin(call)
+        worker.begin(call)
+        self.assertEqual(call.wait(), 7)
         worker.stop()
 
     def test_until_ends_the_wait_but_not_the_call(self):

@@ -74,6 +74,8 @@ class Shims:
         self._check_process()
         if self.opened:
             return
+        if self._closed:
+            raise _closed()
         self._process = _connected = os.getpid()
         if self._opening is None:
             self._opening = Call(lambda: self._create(options_of))
@@ -215,7 +217,7 @@ class Shims:
         """Appends a module's next part, sent to or by its tensor peers. False at the
         end."""
         library = _abi.library()
-        shim = self._handles[module]
+        shim = self._handle(module)
         receives = module in self._receives
         call = library.ballast_shim_receive_from_tensor_peer if receives else library.ballast_shim_next
         handle = c_void_p()
@@ -263,16 +265,27 @@ class Shims:
         return number.value
 
     def report_timing(self, module: str, *timing: Any) -> None:
-        _abi.check(_abi.library().ballast_shim_report_timing(self._handles[module], *timing))
+        shim = self._handle(module)
+        _abi.check(_abi.library().ballast_shim_report_timing(shim, *timing))
 
     def _parsed(self, name: str) -> Dict[str, Any]:
         parsed: Dict[str, Any] = json.loads(_abi.take_bytes(name, self._any()))
         return parsed
 
     def _any(self) -> c_void_p:
-        if not self._handles:
-            raise FailedPrecondition("the loader was closed; ask while it is open")
-        return self._handles[self._modules[-1]]
+        return self._handle(self._modules[-1])
+
+    def _handle(self, module: str) -> c_void_p:
+        handle = self._handles.get(module)
+        if handle is None:
+            raise _closed()
+        return handle
+
+
+def _closed() -> BallastError:
+    return FailedPrecondition(
+        "the loader was closed, by its `close` or at the end of the process; ask while it is open"
+    )
 
 
 def _advised(error: BallastError) -> BallastError:

@@ -82,10 +82,11 @@ class Worker:
         """Runs `call` after the calls begun before. Harmless if repeated."""
         if self._thread is None:
             # A daemon, so that a call that does not end cannot keep the process.
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=_serve, args=(self._calls,), name="ballast", daemon=True
             )
-            self._thread.start()
+            thread.start()  # if it cannot, the next call tries again
+            self._thread = thread
         self._calls.put(call)
 
     @property
