@@ -639,7 +639,7 @@ class MegatronLmTest(unittest.TestCase):
         self.assertEqual(len(listed), 10)
         for i in (0, 3, 5):
             self.assertIsNone(listed[i])
-        self.assertEqual(listed[1].tolist(), [[0, 5, 13, 15]])
+        self.assertEqual(listed[1].tolist(), [[0, 8, 16, 20]])
         self.assertEqual(listed[2].tolist(), [[0, 8, 16, 20]])
         self.assertEqual(listed[7].item(), 8)
         for i, key in ((4, "labels"), (6, "loss_mask"), (8, "position_ids"), (9, "input_ids")):

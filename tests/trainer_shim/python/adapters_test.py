@@ -64,7 +64,7 @@ class BridgeTest(unittest.TestCase):
         self.assertIs(fields["grid_thw"], given["image_grid_thw"])
         packing = inputs["packing_kwargs"]
         for side in ("q", "kv"):
-            self.assertEqual(packing["cu_seqlens_" + side].tolist(), [0, 5, 13, 15])
+            self.assertEqual(packing["cu_seqlens_" + side].tolist(), [0, 8, 16, 20])
             self.assertEqual(packing["cu_seqlens_" + side].dtype, numpy.int32)
             self.assertEqual(packing["cu_seqlens_%s_padded" % side].tolist(), [0, 8, 16, 20])
             self.assertIs(type(packing["max_seqlen_" + side]), int)
@@ -101,18 +101,18 @@ class CoreTest(unittest.TestCase):
     def test_params(self):
         fields = megatron_core.packed_seq_params(batch())
         self.assertEqual(fields["qkv_format"], "thd")
-        self.assertEqual(fields["cu_seqlens_q"].tolist(), [0, 5, 13, 15])
-        self.assertEqual(fields["cu_seqlens_kv_padded"].tolist(), [0, 8, 16, 20])
-        self.assertEqual((fields["max_seqlen_q"], fields["max_seqlen_kv"]), (8, 8))
-        self.assertIs(fields["pad_between_seqs"], True)
-        fields = megatron_core.packed_seq_params(batch(tight=True))
-        self.assertIs(fields["pad_between_seqs"], False)
-
-    def test_padded_only(self):
-        fields = megatron_core.packed_seq_params(batch(), padded_only=True)
         for side in ("q", "kv", "q_padded", "kv_padded"):
             self.assertEqual(fields["cu_seqlens_" + side].tolist(), [0, 8, 16, 20])
+        self.assertEqual((fields["max_seqlen_q"], fields["max_seqlen_kv"]), (8, 8))
         self.assertNotIn("pad_between_seqs", fields)
+
+    def test_real_lengths(self):
+        fields = megatron_core.packed_seq_params(batch(), padded_only=False)
+        self.assertEqual(fields["cu_seqlens_q"].tolist(), [0, 5, 13, 15])
+        self.assertEqual(fields["cu_seqlens_kv_padded"].tolist(), [0, 8, 16, 20])
+        self.assertIs(fields["pad_between_seqs"], True)
+        fields = megatron_core.packed_seq_params(batch(tight=True), padded_only=False)
+        self.assertIs(fields["pad_between_seqs"], False)
 
     def test_class_of_an_older_version(self):
         class Params:
@@ -233,7 +233,7 @@ class ContextBatchesTest(unittest.TestCase):
         self.assertEqual(mask.shape, (1, TOTAL))
         self.assertEqual((params["qkv_format"], params["local_cp_size"]), ("thd", 1))
         self.assertNotIn("cp_group", params)
-        self.assertEqual(params["cu_seqlens_q"].tolist(), [0, 5, 13, 15])
+        self.assertEqual(params["cu_seqlens_q"].tolist(), [0, 8, 16, 20])
 
     def test_what_it_refuses(self):
         def passes(given, group=None, cls=None):
@@ -355,13 +355,23 @@ class HuggingFaceTest(unittest.TestCase):
             supervised = [token(i, j) for j in range(1, length)]
             self.assertEqual(inputs["labels"][i].tolist(), [-100, *supervised] + [-100] * (8 - length))
 
-    def test_dummy_image_is_left_out(self):
+    def test_dummy_image_is_a_sample_behind_the_others(self):
         given = ballast.Batch()
         given.update(batch())
-        given.dummy_image = True
+        given.dummy_image, given.image_token = True, 77
         inputs = huggingface.packed(given)
-        self.assertEqual(len(inputs["image_grid_thw"]), 2)
-        self.assertEqual(len(inputs["pixel_values"]), 8 + 4)
+        self.assertEqual(len(inputs["image_grid_thw"]), 3)
+        self.assertEqual(len(inputs["pixel_values"]), 8 + 4 + 8)
+        # As many tokens as keep the row a multiple of 4.
+        self.assertEqual(inputs["input_ids"][0, TOTAL:].tolist(), [77, 0, 0, 0])
+        self.assertEqual(inputs["labels"][0, TOTAL:].tolist(), [-100] * 4)
+        self.assertEqual(inputs["position_ids"][:, 0, TOTAL:].tolist(), [[0, 1, 2, 3]] + [[0] * 4] * 3)
+        self.assertEqual(inputs["cu_seq_lens_q"].tolist(), [0, 8, 16, 20, 24])
+        self.assertEqual(inputs["seq_idx"][0, TOTAL:].tolist(), [3] * 4)
+        rows = huggingface.padded(given)
+        self.assertEqual(rows["input_ids"].shape, (3, 16))
+        self.assertEqual(rows["input_ids"][2, 8:].tolist(), [77] + [0] * 7)
+        self.assertFalse(rows["attention_mask"][:, 8:].any())
 
 
 class EmbeddingsTest(unittest.TestCase):

@@ -10,13 +10,16 @@ from megatron.core.models.mimo.model.base import MimoModel
 from megatron.core.models.multimodal.llava_model import LLaVAModel
 from megatron.core.models.vision.radio import RADIOViTModel
 from megatron.core.packed_seq_params import PackedSeqParams
+from megatron.core.transformer.multi_token_prediction import roll_tensor
 from transformers.utils.generic import TransformersKwargs
 
 import model as models
 import single
-from ballast.adapters import huggingface, megatron_bridge, megatron_core, megatron_llava, padded
+from ballast.adapters import bridge_vlm, huggingface, megatron_bridge, megatron_core, megatron_llava
+from ballast.adapters import megatron_lm, padded
 from ballast.batch import Batch
 from ballast.errors import InvalidArgument
+from tests.trainer_shim.python import adapters_test as formulas
 from tests.trainer_shim.python.megatron.mimo_test import GRIDS, IDS, batch
 
 
@@ -54,7 +57,34 @@ class ConsumersTest(unittest.TestCase):
         self.assertLessEqual(set(fields), parameters(PackedSeqParams))
         params = megatron_core.packed_seq_params(given, PackedSeqParams)
         self.assertIs(params.cu_seqlens_q_padded, given["cu_seqlens_padded"])
-        self.assertIs(params.pad_between_seqs, False)
+        real = megatron_core.packed_seq_params(given, PackedSeqParams, padded_only=False)
+        self.assertIs(real.pad_between_seqs, False)
+
+    def test_multi_token_prediction_takes_the_second_token_ahead(self):
+        """Of every sample, with padding between the samples, whatever makes the bounds."""
+        given = {key: torch.from_numpy(value) if hasattr(value, "shape") else value
+                 for key, value in formulas.batch().items()}  # fmt: skip
+        text = {key: value for key, value in given.items() if not key.startswith(("pixel", "image"))}
+        tokens, labels, mask, _, _, params, _ = megatron_core.get_batch(given, PackedSeqParams)
+        of_lists = megatron_lm.batch_list(text)
+        bounds = {
+            "core": params,
+            "mimo": PackedSeqParams(**megatron_bridge.forward_inputs(given)["packing_kwargs"]),
+            "vlm_step": PackedSeqParams(**bridge_vlm.packing(given)),
+            "pretrain_gpt": PackedSeqParams(cu_seqlens_q=of_lists[1][0]),
+        }
+        for name, packed in bounds.items():
+            with self.subTest(name):
+                # As multi_token_prediction.py shifts them, for its first layer.
+                targets, _ = roll_tensor(labels, shifts=-1, dims=-1, packed_seq_params=packed)
+                counted, _ = roll_tensor(mask, shifts=-1, dims=-1, packed_seq_params=packed)
+                learnt = targets.masked_fill(counted == 0, -1)[0].tolist()
+                place = 0
+                for number, (length, room) in enumerate(zip(formulas.LENGTHS, formulas.PADDED)):
+                    for i in range(room):
+                        wanted = formulas.token(number, i + 2) if i + 2 < length else -1
+                        self.assertEqual(learnt[place + i], wanted, (number, i))
+                    place += room
 
     def test_hugging_face_knows_every_key(self):
         given = batch(GRIDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from ..errors import FailedPrecondition, InvalidArgument
 from ..tensor import check_same_samples
@@ -117,6 +117,28 @@ def refuse_shared(batch: Mapping[str, Any], consumer: str) -> None:
             "context-parallel size: take ballast.adapters.megatron_core.context_batches, or set "
             "dynamic_cp: 1" % (share[0], consumer)
         )
+
+
+def sequence_bounds(batch: Mapping[str, Any], *, padded_only: bool = True) -> Dict[str, Any]:
+    """The bounds of a packed batch's samples and the longest, by the names of Megatron-Core's
+    PackedSeqParams.
+
+    All four arrays are the places of the samples, padding at their ends included, unless
+    `padded_only` is false: multi-token prediction (`roll_tensor`) shifts the tokens between
+    the bounds of `cu_seqlens_q` and does not know the others. Attention is causal, so a
+    sample's own tokens do not see its padding.
+    """
+    padded = batch["cu_seqlens_padded"]
+    bounds = padded if padded_only else batch["cu_seqlens"]
+    longest = int(batch["max_seqlen"])
+    return {
+        "cu_seqlens_q": bounds,
+        "cu_seqlens_kv": bounds,
+        "cu_seqlens_q_padded": padded,
+        "cu_seqlens_kv_padded": padded,
+        "max_seqlen_q": longest,
+        "max_seqlen_kv": longest,
+    }
 
 
 def require_packed(batch: Mapping[str, Any], consumer: str) -> None:

@@ -17,6 +17,7 @@ from ._arrays import (
     require_paired,
     require_patches,
     require_whole,
+    sequence_bounds,
 )
 from ._encoder_inputs import images_of
 from ._layout import Layout
@@ -39,7 +40,8 @@ class Vlm:
     `loss_mask` if the stage has them, `attention_mask` None, `visual_inputs` (an object
     with `pixel_values` and `image_grid_thw`, and for videos `pixel_values_videos`,
     `video_grid_thw` and `second_per_grid_ts`; None without both), `cu_seqlens_q`,
-    `cu_seqlens_kv`, `cu_seqlens_q_padded`, `cu_seqlens_kv_padded` and, as tensors in
+    `cu_seqlens_kv`, `cu_seqlens_q_padded`, `cu_seqlens_kv_padded` (all of them the places
+    of the samples, as multi-token prediction wants them) and, as tensors in
     host memory, `max_seqlen_q`, `max_seqlen_kv`. The step sets every other key to None,
     so there are no others. A padded batch (`packing.mode: padded`) has rows [B, S] and
     no lengths: attention is causal, so padding at the end of a row needs no mask.
@@ -131,14 +133,9 @@ def visual_inputs(
 
 def packing(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """The lengths as entries of the dictionary, all of them tensors."""
-    longest = host_number(int(batch["max_seqlen"]), batch["cu_seqlens"])
     return {
-        "cu_seqlens_q": batch["cu_seqlens"],
-        "cu_seqlens_kv": batch["cu_seqlens"],
-        "cu_seqlens_q_padded": batch["cu_seqlens_padded"],
-        "cu_seqlens_kv_padded": batch["cu_seqlens_padded"],
-        "max_seqlen_q": longest,
-        "max_seqlen_kv": longest,
+        key: host_number(value, batch["cu_seqlens"]) if isinstance(value, int) else value
+        for key, value in sequence_bounds(batch).items()
     }
 
 

@@ -20,6 +20,7 @@ from ._arrays import (
     require_paired,
     require_patches,
     require_whole,
+    sequence_bounds,
     where,
 )
 from ._encoder_inputs import Encoders, arguments_of, by_name, clip_arguments, clips_of, images_of
@@ -221,11 +222,10 @@ def forward_inputs(
     `modality_inputs` on a language rank without an encoder and in a micro-batch without
     an image.
 
-    `packing_kwargs` has `cu_seqlens_q`, `cu_seqlens_kv` (real lengths) and
-    `cu_seqlens_q_padded`, `cu_seqlens_kv_padded` (places), all int32 [n+1], and
+    `packing_kwargs` has `cu_seqlens_q`, `cu_seqlens_kv`, `cu_seqlens_q_padded` and
+    `cu_seqlens_kv_padded`, all of them the places of the samples, int32 [n+1], and
     `max_seqlen_q`, `max_seqlen_kv` as ints: the arguments of PackedSeqParams except
-    `qkv_format="thd"`, which the model sets. With `packing.align: 1` the four arrays
-    are equal, as in Bridge's own tight pack. An encoder's rank, which has no text, gets
+    `qkv_format="thd"`, which the model sets. An encoder's rank, which has no text, gets
     None, and so does a padded batch (`packing.mode: padded`), whose tensors are [B, S]
     and [3, B, S]: attention is causal, so padding at the end of a row needs no mask,
     and MimoModel refuses one with context parallelism.
@@ -550,13 +550,4 @@ def _without(output: Any, dummy: int, patches: int, crops: int = 0) -> Any:
 def _packing_kwargs(batch: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
     if batch.get("cu_seqlens") is None:
         return None
-    real, padded = batch["cu_seqlens"], batch["cu_seqlens_padded"]
-    longest = int(batch["max_seqlen"])
-    return {
-        "cu_seqlens_q": real,
-        "cu_seqlens_kv": real,
-        "cu_seqlens_q_padded": padded,
-        "cu_seqlens_kv_padded": padded,
-        "max_seqlen_q": longest,
-        "max_seqlen_kv": longest,
-    }
+    return sequence_bounds(batch)

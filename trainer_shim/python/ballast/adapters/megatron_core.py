@@ -14,6 +14,7 @@ from ._arrays import (
     refuse_pairs,
     require_images,
     require_packed,
+    sequence_bounds,
     where,
 )
 
@@ -25,7 +26,7 @@ def packed_seq_params(
     batch: Mapping[str, Any],
     cls: Optional[Callable[..., Any]] = None,
     *,
-    padded_only: bool = False,
+    padded_only: bool = True,
 ) -> Any:
     """PackedSeqParams of a batch.
 
@@ -36,10 +37,11 @@ def packed_seq_params(
         cls: megatron.core's PackedSeqParams; fields that this version of it lacks
             are left out, and one without padded arrays gets them as the real ones, as
             with `padded_only`. None: a dictionary of the fields.
-        padded_only: give the padded array for all four, as Megatron-LM's releases
-            do for Transformer Engines that cannot take padding between sequences.
-            Otherwise `cu_seqlens_q` and `_kv` are the real lengths, and
-            `pad_between_seqs` says whether there is padding.
+        padded_only: all four arrays are the places of the samples, padding included, as
+            Megatron-LM's releases give them. False: `cu_seqlens_q` and `_kv` are the real
+            lengths, and `pad_between_seqs` says whether there is padding. Not for a model
+            with multi-token prediction, which takes its targets at the bounds of
+            `cu_seqlens_q` (Megatron-Core 0.19.2): with padding they are other tokens.
     """
     require_packed(batch, "the path for packed sequences")
     return _params(_packed_fields(batch, cls, padded_only), cls)
@@ -48,20 +50,10 @@ def packed_seq_params(
 def _packed_fields(
     batch: Mapping[str, Any], cls: Optional[Callable[..., Any]], padded_only: bool
 ) -> Dict[str, Any]:
-    real, padded = batch["cu_seqlens"], batch["cu_seqlens_padded"]
-    longest = int(batch["max_seqlen"])
     known = None if cls is None else inspect.signature(cls).parameters
     # Without the padded arrays, the others say where samples begin, too.
     padded_only = padded_only or (known is not None and "cu_seqlens_q_padded" not in known)
-    fields: Dict[str, Any] = {
-        "qkv_format": "thd",
-        "cu_seqlens_q": padded if padded_only else real,
-        "cu_seqlens_kv": padded if padded_only else real,
-        "cu_seqlens_q_padded": padded,
-        "cu_seqlens_kv_padded": padded,
-        "max_seqlen_q": longest,
-        "max_seqlen_kv": longest,
-    }
+    fields = {"qkv_format": "thd", **sequence_bounds(batch, padded_only=padded_only)}
     if not padded_only:
         gaps = host_values(batch, "cu_seqlens") != host_values(batch, "cu_seqlens_padded")
         fields["pad_between_seqs"] = bool(gaps.any())
@@ -100,7 +92,7 @@ def get_batch(
     batch: Mapping[str, Any],
     cls: Optional[Callable[..., Any]] = None,
     *,
-    padded_only: bool = False,
+    padded_only: bool = True,
 ) -> Inputs:
     """The result of `get_batch_on_this_rank_for_sequence_packing`: (tokens, labels,
     loss_mask, None, position_ids, PackedSeqParams, padding_mask).
@@ -133,7 +125,7 @@ def context_batches(
     cls: Optional[Callable[..., Any]] = None,
     *,
     group_of: Callable[[int], Any],
-    padded_only: bool = False,
+    padded_only: bool = True,
     images: Optional[ContextImages] = None,
 ) -> Iterator[Inputs]:
     """The forward passes of a batch of `packing.dynamic_cp`, each as `get_batch` returns one,

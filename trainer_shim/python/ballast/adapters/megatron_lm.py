@@ -21,8 +21,8 @@ Iterators = Tuple[Optional[Batches], Optional[Batches], Optional[Batches]]
 def batch_list(batch: Mapping[str, Any]) -> List[Any]:
     """The list that `get_batch` of `pretrain_gpt.py` returns.
 
-    In its order: attention_mask (None), cu_seqlens, cu_seqlens_padded int32
-    [1, n+1], hybrid_cp_group (None), labels, local_cp_size (None), loss_mask,
+    In its order: attention_mask (None), cu_seqlens, cu_seqlens_padded (both the places of
+    the samples, as multi-token prediction wants them) int32 [1, n+1], hybrid_cp_group (None), labels, local_cp_size (None), loss_mask,
     max_seqlen int32 [1] in host memory, position_ids, tokens. Values that the rank's
     stage does not have are None, and so are the lengths of a padded batch
     (`packing.mode: padded`), whose rows are [B, S]. Labels, mask and ids are already sliced for the
@@ -43,7 +43,7 @@ def batch_list(batch: Mapping[str, Any]) -> List[Any]:
     bounds: List[Any] = [None, None]
     longest: Any = None
     if not is_padded(batch):
-        bounds = [batch[key][None] for key in ("cu_seqlens", "cu_seqlens_padded")]
+        bounds = [batch["cu_seqlens_padded"][None]] * 2
         longest = host_number(int(batch["max_seqlen"]), batch["cu_seqlens"])
     return [
         None,
