@@ -176,7 +176,7 @@ class EmbeddingsTest(split_job.SplitJobTest):
         with self.assertRaisesRegex(ballast.FailedPrecondition, "placement `split`"):
             ballast.adapters.megatron_bridge.forward_inputs(batch)
         with self.assertRaisesRegex(ballast.FailedPrecondition, "exchange_embeddings"):
-            ballast.adapters.huggingface._without_dummy(batch)
+            ballast.adapters.huggingface._images(batch)
 
 
 def part(begin, end, ranks, rank):

@@ -12,7 +12,7 @@ import numpy
 
 from ballast.adapters import huggingface, megatron_bridge
 from ballast.adapters.huggingface_families import Family
-from ballast.errors import InvalidArgument
+from ballast.errors import FailedPrecondition, InvalidArgument
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>",
            "<|image_pad|>", "<|video_pad|>"]  # fmt: skip
@@ -33,6 +33,7 @@ class Batch(dict):
     images_per_sample = [len(images) for _, images, _ in SAMPLES]
     videos_per_sample = [len(videos) for _, _, videos in SAMPLES]
     dummy_image = True
+    image_token = 0
 
 
 def pixels(shape, seed):
@@ -170,6 +171,7 @@ class VideoLossTest(unittest.TestCase):
 
         for _, _, _, model, every in self.each():
             batch = batch_of(every, [positions_of(model, inputs) for inputs in every])
+            batch.image_token = model.config.image_token_id
             losses, counts = [], []
             unpacked = huggingface.unpacked(batch)
             self.assertEqual(len(unpacked), len(every))
@@ -236,26 +238,39 @@ class VideoArgumentsTest(unittest.TestCase):
             second_per_grid_ts=numpy.ones(videos, numpy.float32),
         )  # fmt: skip
         batch.images_per_sample, batch.videos_per_sample = [0], [videos]
+        batch.image_token = 7
         return batch
 
-    def test_a_dummy_image_beside_videos_is_left_out(self):
+    def test_a_dummy_image_beside_videos(self):
         for make in (huggingface.packed, huggingface.padded, lambda b: huggingface.unpacked(b)[0]):
             inputs = make(self.batch())
-            self.assertNotIn("pixel_values", inputs)
             self.assertEqual(inputs["pixel_values_videos"].shape, (8, 6))
             self.assertEqual(inputs["video_grid_thw"].tolist(), [[2, 2, 2]])
+            if inputs["input_ids"].shape[1] == 8:  # unpacked leaves it out
+                self.assertNotIn("pixel_values", inputs)
+            else:
+                self.assertEqual(inputs["input_ids"][0, 8], 7)
+                self.assertEqual(inputs["image_grid_thw"].tolist(), [[1, 2, 2]])
 
     def test_text_alone(self):
+        batch = self.batch(videos=0)
+        batch.update(pixel_values=numpy.zeros((0, 6)), image_grid_thw=numpy.zeros((0, 3), int))
+        batch.dummy_image = False
         for make in (huggingface.packed, huggingface.padded, lambda b: huggingface.unpacked(b)[0]):
-            inputs = make(self.batch(videos=0))
+            inputs = make(batch)
             self.assertFalse({key for key in inputs if "pixel" in key or "grid" in key})
 
     def test_others_refuse_videos_by_name(self):
         for videos in (0, 1):
+            batch = self.batch(videos)
             with self.assertRaisesRegex(InvalidArgument, "pixel_values_videos: found videos"):
-                megatron_bridge.forward_inputs(self.batch(videos))
+                megatron_bridge.forward_inputs(batch)
+            family = Family(types.SimpleNamespace(model_type="glm4v"))
+            with self.assertRaisesRegex(FailedPrecondition, "found a dummy image"):
+                family.packed(batch)
+            batch.dummy_image = False
             with self.assertRaisesRegex(InvalidArgument, "pixel_values_videos: found videos"):
-                Family(types.SimpleNamespace(model_type="glm4v")).packed(self.batch(videos))
+                family.packed(batch)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ class Batch(_Base):
     dummy_image: bool
     #: Likewise the last clip of audio: its rows of `input_features` are zeros.
     dummy_clip: bool
+    #: With a dummy image: the id of the token that stands for an image; else 0.
+    image_token: int
     bytes_read: int  #: bytes of the blocks that were pulled
     bytes_moved: int  #: bytes sent to other ranks
     totals: Totals  #: this rank's samples
@@ -61,6 +63,7 @@ class Batch(_Base):
         self._schedule: Optional[Callable[[], Any]] = None
         self._counts: Optional[Dict[str, List[int]]] = None
         self.fields = {}
+        self.image_token = 0
 
     @property
     def samples(self) -> List[Sample]:

@@ -1,12 +1,15 @@
-"""Arguments of `forward` of Hugging Face's Qwen2.5-VL and Qwen3-VL models."""
+"""Arguments of `forward` of Hugging Face's Qwen2.5-VL and Qwen3-VL models, and the loss of
+any of its language models."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+import warnings
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import FailedPrecondition
 from ._arrays import (
     concatenate,
+    dummy_patches,
     from_host,
     full,
     host_values,
@@ -21,10 +24,44 @@ from ._arrays import (
 from .padded import rows
 
 
+def loss(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+    """The sum of the losses of `labels`, divided by a number of tokens.
+
+        inputs = ballast.adapters.huggingface.packed(batch)
+        labels = inputs.pop("labels")
+        count = batch.step_totals.label_tokens
+        loss = ballast.adapters.huggingface.loss(model(**inputs), labels, count)
+
+    It takes the model's logits, since a model's own loss is not the same in all releases of
+    transformers: Qwen3-VL's, to 5.14, does not pass `num_items_in_batch` on and is the mean
+    of its micro-batch. Also a `compute_loss_func` of Hugging Face's Trainer. It has no
+    auxiliary loss of a mixture of experts.
+
+    Args:
+        outputs: of the model without `labels`: an object or a mapping with `logits`
+            [B, S, V].
+        labels: [B, S] of this module's functions: labels[i] is token i itself, or -100.
+        num_items_in_batch: the number of tokens, at least 1: a count of 0 gives a sum of 0.
+            Default: the tokens of `labels` that are learnt.
+    """
+    import torch
+
+    logits = outputs["logits"] if isinstance(outputs, Mapping) else outputs.logits
+    following = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:].reshape(-1)
+    total = torch.nn.functional.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]).float(), following.to(logits.device),
+        ignore_index=-100, reduction="sum",
+    )  # fmt: skip
+    count = (following != -100).sum() if num_items_in_batch is None else num_items_in_batch
+    if is_torch(count):
+        return total / count.to(total.device).clamp(min=1)
+    return total / max(count, 1)
+
+
 def packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """Arguments for one call of the model, with all samples of a batch in one row.
 
-        loss = model(**ballast.adapters.huggingface.packed(batch)).loss
+        outputs = model(**ballast.adapters.huggingface.packed(batch))  # see `loss`
 
     Keys: `input_ids`, `labels` [1, T], `position_ids` [4, 1, T], `attention_mask` None,
     `use_cache` False; `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q`, `max_length_k`;
@@ -36,9 +73,11 @@ def packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
     use it to separate the samples of a row (with attention "sdpa", "eager" or
     "flex_attention"), but only without a cache, hence `use_cache`. The other three axes
     are the rotary positions. `labels` are moved one to the right, since these models
-    shift them themselves. A dummy image is left out, since these models refuse an image
-    that no token refers to. A rank may then have no image at all:
-    DistributedDataParallel needs find_unused_parameters for that.
+    shift them themselves. A dummy image (`Batch.dummy_image`) is one more sample at the end
+    of the row, of a token that nothing is learnt of and no other token sees: the tower runs
+    on every rank if it runs on any, and its gradients from the dummy are 0. Where no rank
+    of a micro-batch has an image, the tower does not run: DistributedDataParallel needs
+    find_unused_parameters for that.
 
     These models run the tower once for the images of a call and once for its videos. A
     wrapper that gathers weights in every run of a module (FSDP, ZeRO-3) waits without end
@@ -50,9 +89,9 @@ def packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
     `padded` serve instead.
     """
     inputs = packed_text(batch)
-    inputs.update(_images(*_without_dummy(batch)))
+    inputs.update(_images(batch))
     inputs.update(_videos(batch))
-    return inputs
+    return _with_dummy_sample(batch, inputs)
 
 
 def packed_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
@@ -79,16 +118,17 @@ def packed_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
 def padded(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """Arguments for one call of the model on a padded batch (`packing.mode: padded`).
 
-        loss = model(**ballast.adapters.huggingface.padded(batch)).loss
+        outputs = model(**ballast.adapters.huggingface.padded(batch))  # see `loss`
 
     Keys: `input_ids`, `labels`, `attention_mask` [B, S], `position_ids` [3, B, S], the
-    rotary positions, `use_cache` False, and images and videos as in `packed`. Labels and
-    a dummy image: as in `packed`. A packed batch is padded first (`padded.rows`).
+    rotary positions, `use_cache` False, and images and videos as in `packed`. Labels: as in
+    `packed`. A dummy image's token is after the last row's, in padding: S is then larger. A
+    packed batch is padded first (`padded.rows`).
     """
     inputs = padded_text(batch)
-    inputs.update(_images(*_without_dummy(batch)))
+    inputs.update(_images(batch))
     inputs.update(_videos(batch))
-    return inputs
+    return _with_dummy_column(batch, inputs)
 
 
 def padded_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
@@ -109,7 +149,9 @@ def unpacked(
     """Arguments for one call of the model per sample of a batch, without padding.
 
     Keys: as of `packed`, with `position_ids` [3, 1, L] and an
-    `attention_mask` of ones.
+    `attention_mask` of ones. A dummy image is left out, with a warning: a rank that does not
+    run the tower needs find_unused_parameters of DistributedDataParallel, and stops FSDP and
+    ZeRO-3.
 
     Args:
         images_per_sample, videos_per_sample: number of images, and of videos, of each
@@ -120,6 +162,12 @@ def unpacked(
     require_paired(batch)
     require_images(batch, "Qwen's model")
     require_patches(batch, "huggingface.unpacked")
+    if getattr(batch, "dummy_image", False):
+        warnings.warn(
+            "huggingface.unpacked leaves out a dummy image, so this rank's tower does not run: "
+            "FSDP and ZeRO-3 would wait for it without end: take packed or padded",
+            stacklevel=2,
+        )
     if images_per_sample is None:
         images_per_sample = batch.images_per_sample  # type: ignore[attr-defined]
     has_videos = batch.get("pixel_values_videos") is not None
@@ -180,24 +228,87 @@ def _sums(counts: Sequence[int]) -> List[int]:
     return sums
 
 
-def _without_dummy(batch: Mapping[str, Any], audio: bool = False) -> Tuple[Any, Any]:
-    """Patches and grids of the samples' images. `audio`: the model gets clips, too."""
+def _images(batch: Mapping[str, Any], audio: bool = False) -> Dict[str, Any]:
+    """The image arguments, a dummy image's last; empty without images, which these models
+    expect. `audio`: the model gets clips, too."""
     require_paired(batch)
     require_images(batch, "Qwen's model", audio)
     require_patches(batch, "Qwen's model")
     pixels: Any = batch.get("pixel_values")
     grid: Any = batch.get("image_grid_thw")
-    if getattr(batch, "dummy_image", False):
-        t, h, w = host_values(batch, "image_grid_thw").tolist()[-1]
-        pixels, grid = pixels[: -t * h * w], grid[:-1]
-    return pixels, grid
-
-
-def _images(pixels: Any, grid: Any) -> Dict[str, Any]:
-    """The image arguments; empty without images, which these models expect."""
     if pixels is None or grid.shape[0] == 0:
         return {}
     return {"pixel_values": pixels, "image_grid_thw": grid}
+
+
+def _dummy_token(batch: Mapping[str, Any]) -> Optional[int]:
+    """The id of the token that stands for a dummy image; None without one."""
+    if not dummy_patches(batch):
+        return None
+    token = int(getattr(batch, "image_token", 0))
+    if not token:
+        raise FailedPrecondition(
+            "found a dummy image in a batch without image_token: give the adapter the loader's "
+            "batch, or a `clone` of it"
+        )
+    return token
+
+
+def _unit(*sizes: int) -> int:
+    """The power of two, at most 128, of which all sizes are multiples, as GEMMs of 8 bits
+    want them."""
+    found = 128
+    while any(size % found for size in sizes):
+        found //= 2
+    return found
+
+
+def _with_dummy_sample(batch: Mapping[str, Any], inputs: Dict[str, Any]) -> Dict[str, Any]:
+    """The arguments of `packed` with a sample of the dummy image's token after the others,
+    as long as keeps the row a multiple of what all samples' places are multiples of."""
+    token = _dummy_token(batch)
+    if token is None:
+        return inputs
+    import numpy
+
+    places = host_values(batch, "cu_seqlens_padded")
+    size, samples, begin = _unit(*places.tolist()), len(places) - 1, int(places[-1])
+    like, bounds = inputs["input_ids"], inputs["cu_seq_lens_q"]
+    counted = numpy.zeros((4, 1, size), numpy.int64)
+    counted[0, 0] = numpy.arange(size)
+    positions = inputs["position_ids"]
+    more = from_host(counted, positions)
+    more = more.to(positions.dtype) if is_torch(more) else more.astype(positions.dtype)
+    ids = full(like, (1, size), 0)
+    ids[:, 0] = token
+    bounds = concatenate([bounds, full(bounds, (1,), begin + size)], 0)
+    labels, numbers = inputs["labels"], inputs["seq_idx"]
+    longest = max(inputs["max_length_q"], size)
+    inputs.update(
+        input_ids=concatenate([like, ids], 1),
+        labels=concatenate([labels, full(labels, (1, size), -100)], 1),
+        position_ids=concatenate([positions, more], 2),
+        seq_idx=concatenate([numbers, full(numbers, (1, size), samples)], 1),
+        cu_seq_lens_q=bounds, cu_seq_lens_k=bounds,
+        max_length_q=longest, max_length_k=longest,
+    )  # fmt: skip
+    return inputs
+
+
+def _with_dummy_column(batch: Mapping[str, Any], inputs: Dict[str, Any]) -> Dict[str, Any]:
+    """The arguments of `padded` with the dummy image's token in padding after the last row's."""
+    token = _dummy_token(batch)
+    if token is None:
+        return inputs
+    size = _unit(inputs["input_ids"].shape[1])
+    for key, fill in (("input_ids", 0), ("labels", -100), ("attention_mask", 0),
+                      ("position_ids", 0)):  # fmt: skip
+        value = inputs[key]
+        more = full(value, (*value.shape[:-1], size), fill)
+        if key == "input_ids":
+            more[-1, 0] = token  # its rows are the tower's last
+        inputs[key] = concatenate([value, more], len(value.shape) - 1)
+    return inputs
 
 
 def _videos(batch: Mapping[str, Any]) -> Dict[str, Any]:

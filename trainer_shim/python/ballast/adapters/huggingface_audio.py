@@ -127,19 +127,19 @@ def omni_packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
     `feature_attention_mask` [N, T].
     """
     inputs = huggingface.packed_text(batch)
-    inputs.update(huggingface._images(*huggingface._without_dummy(batch, audio=True)))
+    inputs.update(huggingface._images(batch, audio=True))
     inputs.update(huggingface._videos(batch))
     inputs.update(features(batch))
-    return inputs
+    return huggingface._with_dummy_sample(batch, inputs)
 
 
 def omni_padded(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """As `omni_packed`, a sample a row: keys as `huggingface.padded`, and of clips."""
     inputs = huggingface.padded_text(batch)
-    inputs.update(huggingface._images(*huggingface._without_dummy(batch, audio=True)))
+    inputs.update(huggingface._images(batch, audio=True))
     inputs.update(huggingface._videos(batch))
     inputs.update(features(batch))
-    return inputs
+    return huggingface._with_dummy_column(batch, inputs)
 
 
 def qwen2_audio(batch: Mapping[str, Any]) -> Dict[str, Any]:

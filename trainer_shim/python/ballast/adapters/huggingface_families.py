@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..errors import InvalidArgument, Unimplemented
+from ..errors import FailedPrecondition, InvalidArgument, Unimplemented
 from ._arrays import (
     concatenate,
     full,
@@ -38,12 +38,9 @@ class Family:
     videos of one number of frames in a call. Calls whose videos differ in it take
     `features`, and so may all.
 
-    A dummy image is left out, since these models refuse an image that no token refers
-    to. A rank may then have no image at all: DistributedDataParallel needs
-    find_unused_parameters for that.
-
     Raises InvalidArgument for a model that it does not know, and for a batch whose
-    pixels are not in the model's form.
+    pixels are not in the model's form; FailedPrecondition for a batch with a dummy image
+    (`Batch.dummy_image`), since these models refuse an image that no token refers to.
 
     Args:
         config: the model's configuration, of which `model_type`, `image_token_id` (or
@@ -53,9 +50,17 @@ class Family:
         profile: `model.profile` of a job, where it does not follow from the model's
             configuration: the path of a file as in models/, or a name of one there. Default:
             the released model whose checkpoints have this configuration.
+        dummy_image: "drop" leaves a dummy image out. The rank then does not run the tower:
+            DistributedDataParallel needs find_unused_parameters for that, and FSDP and
+            ZeRO-3 a tower whose weights are whole on each rank.
     """
 
-    def __init__(self, config: Any, profile: Optional[str] = None) -> None:
+    def __init__(
+        self, config: Any, profile: Optional[str] = None, *, dummy_image: str = "refuse"
+    ) -> None:
+        if dummy_image not in ("refuse", "drop"):
+            raise InvalidArgument('dummy_image: found %r; wanted "refuse" or "drop"' % dummy_image)
+        self._drops_dummy = dummy_image == "drop"
         self._type: str = config.model_type
         found = find_profile(config) if profile is None else read_profile(profile)
         if found is None or found.has_token_ids:
@@ -214,6 +219,14 @@ class Family:
         return out
 
     def _crops(self, batch: Mapping[str, Any], audio: bool = False) -> _Images:
+        if getattr(batch, "dummy_image", False) and not self._drops_dummy:
+            raise FailedPrecondition(
+                "found a dummy image: other ranks have images in this micro-batch and this one has "
+                "none, so its tower would not run (balance.align_images). With "
+                "DistributedDataParallel(find_unused_parameters=True) say Family(config, "
+                'dummy_image="drop"); FSDP and ZeRO-3 would wait without end: do not shard the '
+                "tower, and say the same"
+            )
         if self._profile.videos != "RULE_LLAVA_ONEVISION":
             require_no_videos(batch, "this adapter")
         return _Images.of(batch, audio)
