@@ -13,6 +13,28 @@
 #include "proto/schedule/split.h"
 
 namespace ballast {
+namespace {
+
+// The steps of one pass over a split, from `step` on.
+absl::StatusOr<uint64_t> StepsOfPass(const v1::Job& job, uint64_t step) {
+  if (!job.has_one_pass()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "steps: one pass over split ", SplitName(job.split()),
+        " was asked for, whose length the servers do not say: they do for "
+        "valid and test, unless they are of an older version; ask for a number "
+        "of steps"));
+  }
+  const uint64_t end = job.one_pass().end_step();
+  if (step >= end) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("start_step: found ", step, "; one pass over split ",
+                     SplitName(job.split()), " ends before step ", end,
+                     ": begin before, or ask for a number of steps"));
+  }
+  return end - step;
+}
+
+}  // namespace
 
 void MicroBatchCounts::Note(const v1::StepSchedule& schedule) {
   MutexLock lock(&mutex_);
@@ -83,16 +105,21 @@ absl::Status RoleSource::Open(const Options& options) {
   schedules.clock = options.clock;
   schedules_ = std::make_unique<ScheduleSource>(servers, schedules);
   counts_ = std::make_unique<MicroBatchCounts>(servers, schedules);
-  if (options.steps > 0 && options.steps < end_step_ - options.start_step) {
-    end_step_ = options.start_step + options.steps;
-    end_of_steps_ = absl::OutOfRangeError(absl::StrCat(
-        "the schedules ended before step ", end_step_, ", after the ",
-        options.steps, " steps that were asked for"));
+  uint64_t asked = options.steps;
+  if (asked == kOnePass) {
+    BALLAST_ASSIGN_OR_RETURN(
+        asked, StepsOfPass(attached_.job(), options.start_step));
+  }
+  if (asked > 0 && asked < end_step_ - options.start_step) {
+    end_step_ = options.start_step + asked;
+    end_of_steps_ = absl::OutOfRangeError(
+        absl::StrCat("the schedules ended before step ", end_step_,
+                     ", after the ", asked, " steps that were asked for"));
   }
 
   const absl::StatusOr<uint64_t> steps =
-      StepsWithData(attached_.job(), options.start_step, options.steps);
-  if (!steps.ok() || *steps != options.steps) {
+      StepsWithData(attached_.job(), options.start_step, asked);
+  if (!steps.ok() || *steps != asked) {
     data_end_ = DataEnd(attached_.job());
   }
   without_blocks_ = options.without_blocks || !shape_.fields.any();

@@ -103,6 +103,8 @@ struct ServerOptions {
 // Cancel may be called from any.
 class RoleSource {
  public:
+  static constexpr uint64_t kOnePass = std::numeric_limits<uint64_t>::max();
+
   struct Options {
     v1::Role role;
     TrainerPlace place;
@@ -120,7 +122,9 @@ class RoleSource {
     v1::Fingerprint checkpoint;
     // The checkpoint's changes of the running job.
     std::vector<v1::Revision> checkpoint_revisions;
-    uint64_t steps = 0;  // 0: until the data end
+    // 0: until the data end. kOnePass: until every sample of valid or test has
+    // occurred (Job.one_pass).
+    uint64_t steps = 0;
     // The job's fingerprint must be this one in every part. May be empty.
     v1::Fingerprint fingerprint;
     // Bytes of blocks that may be held or in flight. One block is always

@@ -187,19 +187,22 @@ SampleOrder::Sample SampleOrder::At(uint64_t position) const {
   return {draw.source, permutation(within_epoch), epoch};
 }
 
+uint64_t SampleOrder::GetPosition(uint32_t source, uint64_t number) const {
+  for (const Range& range : ranges_) {
+    if (range.drawn[source] > number) break;
+    const uint64_t offset = mixtures_[range.mixture].GetPosition(
+        source, number - range.drawn[source]);
+    if (offset >= EndOfRange(range) - range.first_position) continue;
+    return range.first_position + offset;
+  }
+  return kUnbounded;
+}
+
 uint64_t SampleOrder::GetEnd(uint32_t epochs) const {
   uint64_t end = kUnbounded;
   for (uint32_t s = 0; s < sources_.size(); ++s) {
     if (sources_[s].size > end / std::max(epochs, 1u)) continue;
-    const uint64_t number = epochs * sources_[s].size;
-    for (const Range& range : ranges_) {
-      if (range.drawn[s] > number) break;
-      const uint64_t offset =
-          mixtures_[range.mixture].GetPosition(s, number - range.drawn[s]);
-      if (offset >= EndOfRange(range) - range.first_position) continue;
-      end = std::min(end, range.first_position + offset);
-      break;
-    }
+    end = std::min(end, GetPosition(s, epochs * sources_[s].size));
   }
   return end;
 }

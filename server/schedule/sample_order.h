@@ -107,6 +107,11 @@ class SampleOrder {
 
   Sample At(uint64_t position) const;
 
+  // The position of draw `number` of a source, the inverse of At. Returns the
+  // largest 64-bit number if the position does not fit or the source is not
+  // drawn.
+  uint64_t GetPosition(uint32_t source, uint64_t number) const;
+
   // The first position whose sample occurs for the (epochs + 1)-th time. Before
   // it, each sample of the source that runs out first occurs `epochs` times,
   // and no sample more often. Returns the largest 64-bit number if the position

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -520,6 +521,29 @@ void SetLargest(uint64_t samples, v1::Job* job) {
   job->set_global_batch(AlignUp(samples, job->micro_batch()));
 }
 
+// The pass over a split of valid or test; `numbers` are its sources' places
+// among `sources` configured ones. Errors: as StepPositions::First.
+absl::StatusOr<v1::Job::Pass> MakePass(const SampleOrder& order,
+                                       const std::vector<uint32_t>& numbers,
+                                       int sources,
+                                       const StepPositions& steps) {
+  constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+  v1::Job::Pass pass;
+  pass.mutable_repeats_from()->Resize(sources, kNever);
+  uint64_t end = 0;
+  for (uint32_t s = 0; s < numbers.size(); ++s) {
+    const uint64_t size = order.sources()[s].size;
+    pass.set_repeats_from(numbers[s], order.GetPosition(s, size));
+    const uint64_t last = order.GetPosition(s, size - 1);
+    if (last != kNever) end = std::max(end, last + 1);
+  }
+  BALLAST_ASSIGN_OR_RETURN(uint64_t end_step, steps.CountEnded(end));
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t first, steps.First(end_step));
+  if (first < end) ++end_step;
+  pass.set_end_step(end_step);
+  return pass;
+}
+
 absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
     const v1::Config& job_config,
     const std::vector<const SourceIndex*>& indexes,
@@ -601,6 +625,11 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
     BALLAST_ASSIGN_OR_RETURN(const uint64_t an_epoch,
                              steps.CountEnded(order.GetEnd(1)));
     job.set_steps_per_epoch(an_epoch);
+    if (split != v1::SPLIT_TRAIN) {
+      BALLAST_ASSIGN_OR_RETURN(
+          *job.mutable_one_pass(),
+          MakePass(order, numbers, config.sources_size(), steps));
+    }
   }
   if (is_filled && inputs.save_starts != nullptr) {
     filled.steps->SaveFound(

@@ -79,6 +79,9 @@ typedef enum ballast_split {
   BALLAST_SPLIT_TEST = 2
 } ballast_split;
 
+/* Value of `steps`. */
+#define BALLAST_ONE_PASS UINT64_MAX
+
 typedef struct ballast_shim_options {
   uint32_t struct_size;
   /* ballast_module. Required. */
@@ -108,7 +111,10 @@ typedef struct ballast_shim_options {
   int32_t normalisation;
   /* First step. Must be 0 with a checkpoint, which gives it. */
   uint64_t start_step;
-  /* Number of steps. 0: until the data end. */
+  /* Number of steps. 0: until the data end. BALLAST_ONE_PASS: all samples of
+   * `valid` or `test` once; of the last steps, samples at or after the position
+   * "repeats_from" of their source (ballast_shim_job, "one_pass") have occurred
+   * before. */
   uint64_t steps;
   /* The result of ballast_shim_checkpoint. The run resumes at exactly the next
    * position, also with other dp sizes, another micro-batch, delivery, balance
@@ -255,8 +261,9 @@ BALLAST_API int ballast_shim_report_timing(ballast_shim* shim, uint64_t step,
  * list of {"module": "vision", "dp", "align", ...}), "global_batch",
  * "micro_batch", "delivery", "model" ({"patch", "merge", "temporal_patch",
  * "mean", "std", "token_ids", "position_axes", ...}), "split", "splits" (the
- * splits that have sources), "end_step", "steps_per_epoch" and "step_ranges"
- * (the steps of other sizes than "global_batch") of the shim's split.
+ * splits that have sources), "end_step", "steps_per_epoch", "one_pass" and
+ * "step_ranges" (the steps of other sizes than "global_batch") of the shim's
+ * split.
  * Enumeration values are in lower case, as in the configuration. */
 BALLAST_API int ballast_shim_job(const ballast_shim* shim, ballast_bytes** job);
 

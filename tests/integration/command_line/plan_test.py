@@ -44,7 +44,7 @@ class PlanTest(tools.CorpusTest):
             for sample in micro_batch["samples"]:
                 self.keys(
                     sample,
-                    "position", "sample", "images", "patches", "tokens",
+                    "position", "sample", "source", "images", "patches", "tokens",
                     "label_tokens", "cost", "reader", "owner", "slot", "place",
                 )  # fmt: skip
                 for key in ("cost", "reader", "owner"):

@@ -284,7 +284,7 @@ TEST(ScheduleJsonTest, HasTheDocumentedKeysInOrder) {
   EXPECT_EQ(
       ScheduleToJson(schedule),
       R"({"step":3,"fingerprint":"f","micro_batches":[{"samples":[)"
-      R"({"position":48,"sample":"docs:17","images":2,"patches":52,)"
+      R"({"position":48,"sample":"docs:17","source":0,"images":2,"patches":52,)"
       R"("tokens":33,"label_tokens":5,"cost":{"vision":52.5},)"
       R"("reader":{"vision":0},"owner":{"vision":1},"slot":0,"place":0}],)"
       R"("load":{"vision":{"before":[52.5,0.0],"after":[0.0,52.5]}}}],"totals":{"tokens":0,)"

@@ -1,10 +1,13 @@
 // Splits: which sources, orders, seeds and fingerprints each has.
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -22,6 +25,7 @@ namespace ballast {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -177,6 +181,66 @@ TEST(SplitSchedulesTest, ASplitMayHaveSizesOfItsOwn) {
   EXPECT_EQ(SamplesOf(*train, 5), SamplesOf(*before, 5));
   EXPECT_EQ(train->fingerprint().data_hash(),
             before->fingerprint().data_hash());
+}
+
+// Walks over the steps of a split until each of its `samples` samples has
+// occurred, and notes where samples of each source begin to occur again.
+v1::Job::Pass WalkOnePass(const Scheduler& scheduler, size_t samples,
+                          int sources) {
+  constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+  v1::Job::Pass pass;
+  pass.mutable_repeats_from()->Resize(sources, kNever);
+  std::set<std::pair<uint32_t, uint64_t>> seen;
+  // Some steps more, for sources that occur again only then.
+  for (uint64_t step = 0; step < pass.end_step() + 40; ++step) {
+    const auto schedule = scheduler.Schedule(step);
+    for (const auto& part : schedule->micro_batches()) {
+      for (int i = 0; i < part.position_size(); ++i) {
+        const uint32_t source = part.source(i);
+        if (seen.emplace(source, part.ordinal(i)).second) continue;
+        pass.set_repeats_from(
+            source, std::min(pass.repeats_from(source), part.position(i)));
+      }
+    }
+    if (seen.size() == samples && pass.end_step() == 0) {
+      pass.set_end_step(step + 1);
+    }
+  }
+  return pass;
+}
+
+TEST(SplitSchedulesTest, OnePassHasEachSample) {
+  struct Case {
+    uint32_t global;
+    std::vector<double> weights;  // of 40 and 24 samples
+  };
+  for (const Case& each : std::vector<Case>{{8, {1, 0}},
+                                            {20, {1, 0}},
+                                            {12, {1, 0}},
+                                            {48, {1, 0}},
+                                            {12, {1, 1}},
+                                            {8, {5, 3}},
+                                            {12, {0.3, 2}}}) {
+    v1::Config config = JobConfig(2, 2, 8, 4);
+    for (int i = 0; i < 2; ++i) {
+      AddSource(absl::StrCat("held_out_", i), v1::SPLIT_VALID, &config);
+      config.mutable_sources(i + 1)->set_weight(each.weights[i]);
+    }
+    config.mutable_batch()->mutable_valid()->set_global(each.global);
+    config.mutable_batch()->mutable_valid()->set_micro(4);
+    const auto train = Make(config, Indexes());
+    EXPECT_FALSE(train->job().has_one_pass());
+    const Scheduler* const valid = *train->OfSplit(v1::SPLIT_VALID);
+    const v1::Job::Pass found = valid->job().one_pass();
+    const size_t samples = each.weights[1] == 0 ? 40 : 64;
+    const v1::Job::Pass wanted = WalkOnePass(*valid, samples, 3);
+    EXPECT_EQ(found.end_step(), wanted.end_step()) << each.global;
+    EXPECT_THAT(found.repeats_from(), ElementsAreArray(wanted.repeats_from()));
+    if (samples == 40) {
+      EXPECT_EQ(found.end_step(), (40 + each.global - 1) / each.global);
+      EXPECT_EQ(found.repeats_from(1), 40u);
+    }
+  }
 }
 
 TEST(SplitSchedulesTest, ServersAgreeOnTheSizesOfASplit) {
