@@ -25,6 +25,7 @@ import base64
 import hashlib
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -41,7 +42,7 @@ Provides-Extra: numpy
 Requires-Dist: numpy; extra == "numpy"
 Provides-Extra: torch
 Requires-Dist: torch>=2.1; extra == "torch"
-Classifier: Operating System :: POSIX :: Linux
+{tried}Classifier: Operating System :: POSIX :: Linux
 Classifier: Typing :: Typed
 """
 WHEEL = """\
@@ -50,6 +51,14 @@ Generator: ballast
 Root-Is-Purelib: false
 Tag: {tag}
 """
+
+
+def tried(root: str) -> str:
+    """Metadata of the extra `tried`: the trainers with which the adapters were tried."""
+    versions = runpy.run_path(os.path.join(root, "ballast", "_tried.py"))["TRIED"]
+    lines = ["Provides-Extra: tried"]
+    lines += ['Requires-Dist: %s==%s; extra == "tried"' % each for each in versions.items()]
+    return "\n".join(lines) + "\n"
 
 
 def stripped(path: str) -> bytes:
@@ -139,7 +148,8 @@ def main() -> int:
         program = os.path.basename(path)
         contents["ballast/bin/" + program] = stripped(path)
         scripts.append("%s = ballast._programs:%s" % (program, program.replace("-", "_")))
-    contents[info + "METADATA"] = METADATA.format(version=version).encode()
+    metadata = METADATA.format(version=version, tried=tried(arguments.root))
+    contents[info + "METADATA"] = metadata.encode()
     contents[info + "WHEEL"] = WHEEL.format(tag=tag).encode()
     contents[info + "entry_points.txt"] = ("\n".join(scripts) + "\n").encode()
     programs = {path for path in contents if path.startswith(("ballast/bin/", "ballast/lib/"))}

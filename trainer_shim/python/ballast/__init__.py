@@ -8,6 +8,7 @@ make their arrays.
 
 from . import adapters
 from ._serving import Server, serve
+from ._tensors import Tensors
 from .batch import Batch
 from .communicator import Communicator
 from .connection import Connection
@@ -33,6 +34,9 @@ from .errors import (
 from .loader import Loader
 from .tensor import Sample, Tensor, TensorRow, Totals, tensor_table
 
+#: The package's version, that of the library (`library_version`), too.
+__version__ = "1.0.0"
+
 
 def library_version() -> str:
     """Version of the loaded library, such as "1.2.3"."""
@@ -47,6 +51,6 @@ __all__ = [
     "FailedPrecondition", "Internal", "InvalidArgument", "Loader", "ModuleGroups", "NotFound",
     "OutOfRange",
     "PermissionDenied", "ResourceExhausted", "Sample", "Server", "Tensor", "TensorRow",
-    "Totals", "Unauthenticated", "Unavailable", "Unimplemented", "adapters",
-    "exchange_embeddings", "library_version", "serve", "tensor_table",
+    "Tensors", "Totals", "Unauthenticated", "Unavailable", "Unimplemented", "adapters",
+    "__version__", "exchange_embeddings", "library_version", "serve", "tensor_table",
 ]  # fmt: skip

@@ -72,7 +72,7 @@ def _environment(name: str) -> Dict[str, str]:
     return environment
 
 
-def _become(name: str) -> NoReturn:
+def become(name: str) -> NoReturn:
     """Replaces this process by the program, with this process's arguments."""
     try:
         path = path_of(name)
@@ -83,14 +83,14 @@ def _become(name: str) -> NoReturn:
 
 def ballast_server() -> NoReturn:
     """The console script `ballast-server`."""
-    _become("ballast-server")
+    become("ballast-server")
 
 
 def ballastctl() -> NoReturn:
     """The console script `ballastctl`."""
-    _become("ballastctl")
+    become("ballastctl")
 
 
 def ballast_rank() -> NoReturn:
     """The console script `ballast-rank`."""
-    _become("ballast-rank")
+    become("ballast-rank")

@@ -7,6 +7,8 @@ as the batch (`ballast.Batch`).
 
 Classes also know the job: they are constructed from a loader, and their constructor
 refuses layouts that the trainer cannot run.
+
+`TRIED` names the versions of trainers with which they were tried.
 """
 
 from . import (
@@ -28,8 +30,10 @@ from . import (
     padded,
     preferences,
 )
+from .._tried import TRIED
 
 __all__ = [
+    "TRIED",
     "bridge_iterators", "bridge_omni", "bridge_qwen3_vl", "bridge_vlm", "huggingface",
     "huggingface_audio", "huggingface_encoders", "huggingface_families", "huggingface_split",
     "megatron_bridge", "megatron_core", "megatron_hooks", "megatron_llava",
