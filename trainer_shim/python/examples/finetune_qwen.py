@@ -139,19 +139,20 @@ def train(arguments, address, rank, world):
             optimizer.load_state_dict(saved["optimizer"])
         parallel = model
         if world > 1:
-            # A rank may have no image: then its vision tower has no gradient.
+            # In a micro-batch without an image on any rank, the tower has no gradient.
             parallel = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
         loss = torch.zeros((), device=arguments.device)
         for batch in loader:
             # The sum of this rank's losses over the tokens of all ranks; DDP averages.
-            part = parallel(
-                **ballast.adapters.huggingface.packed(batch),
-                num_items_in_batch=batch.step_totals.label_tokens,
-            ).loss
+            inputs = ballast.adapters.huggingface.packed(batch)
+            labels = inputs.pop("labels")
+            part = ballast.adapters.huggingface.loss(
+                parallel(**inputs), labels, batch.step_totals.label_tokens
+            )
             (world * part).backward()
             loss += part.detach()
             if batch.micro_batch + 1 < batch.num_micro_batches:
-                continue
+                continue  # the step goes on
             optimizer.step()
             optimizer.zero_grad()
             if world > 1:

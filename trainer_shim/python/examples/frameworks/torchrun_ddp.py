@@ -24,7 +24,7 @@ def main():
     with ballast.Loader(
         arguments.server, device=arguments.device, array="torch", steps=arguments.steps
     ) as loader:
-        # A rank may have no image: then its vision tower has no gradient.
+        # In a micro-batch without an image on any rank, the vision tower has no gradient.
         model = torch.nn.parallel.DistributedDataParallel(
             model_for(loader.job).to(arguments.device), find_unused_parameters=True
         )
@@ -32,10 +32,11 @@ def main():
         mean = 0.0
         for batch in loader:
             # The sum of this rank's losses over the tokens of all ranks; DDP averages.
-            loss = world * model(
-                **ballast.adapters.huggingface.packed(batch),
-                num_items_in_batch=batch.step_totals.label_tokens,
-            ).loss
+            inputs = ballast.adapters.huggingface.packed(batch)
+            labels = inputs.pop("labels")
+            loss = world * ballast.adapters.huggingface.loss(
+                model(**inputs), labels, batch.step_totals.label_tokens
+            )
             loss.backward()
             mean += loss.detach() / world
             if batch.micro_batch + 1 == batch.num_micro_batches:

@@ -26,9 +26,9 @@ def main():
         arguments.server, device=arguments.device, array="torch", steps=arguments.steps
     ) as loader:
         model = model_for(loader.job).to(arguments.device)
-        # Every rank gathers every layer, so each must call the tower in each
-        # micro-batch: `balance.align_images: true`, the default, ensures that if there
-        # are samples with images for all (docs/pytorch.md).
+        # Every rank gathers every layer, so all call the tower in a micro-batch or none does:
+        # with `balance.align_images: true`, the default, a rank without an image gets a dummy
+        # image, which `packed` hands on (docs/pytorch.md).
         for layer in [*model.model.language_model.layers, *model.model.visual.blocks]:
             fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
@@ -36,10 +36,11 @@ def main():
         mean = 0.0
         for batch in loader:
             # The sum of this rank's losses over the tokens of all ranks; FSDP averages.
-            loss = dist.get_world_size() * model(
-                **ballast.adapters.huggingface.packed(batch),
-                num_items_in_batch=batch.step_totals.label_tokens,
-            ).loss
+            inputs = ballast.adapters.huggingface.packed(batch)
+            labels = inputs.pop("labels")
+            loss = dist.get_world_size() * ballast.adapters.huggingface.loss(
+                model(**inputs), labels, batch.step_totals.label_tokens
+            )
             loss.backward()
             mean += loss.detach() / dist.get_world_size()
             if batch.micro_batch + 1 == batch.num_micro_batches:

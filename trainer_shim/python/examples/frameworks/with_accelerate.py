@@ -31,12 +31,13 @@ def main():
         model, optimizer = accelerator.prepare(model, optimizer)
         mean = torch.zeros((), device=accelerator.device)
         for batch in loader:
-            # The sum of this rank's losses over the tokens of all ranks; the gradients
-            # are averaged.
-            loss = accelerator.num_processes * model(
-                **ballast.adapters.huggingface.packed(batch),
-                num_items_in_batch=batch.step_totals.label_tokens,
-            ).loss
+            # The sum of this rank's losses over the tokens of all ranks; gradients are
+            # averaged.
+            inputs = ballast.adapters.huggingface.packed(batch)
+            labels = inputs.pop("labels")
+            loss = accelerator.num_processes * ballast.adapters.huggingface.loss(
+                model(**inputs), labels, batch.step_totals.label_tokens
+            )
             accelerator.backward(loss)
             mean += loss.detach() / accelerator.num_processes
             if batch.micro_batch + 1 == batch.num_micro_batches:

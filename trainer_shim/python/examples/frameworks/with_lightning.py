@@ -27,10 +27,11 @@ class Qwen(lightning.LightningModule):
     def training_step(self, batch, _):
         world = self.trainer.world_size
         # The sum of this rank's losses over the tokens of all ranks; DDP averages.
-        loss = world * self.model(
-            **ballast.adapters.huggingface.packed(batch),
-            num_items_in_batch=batch.step_totals.label_tokens,
-        ).loss
+        inputs = ballast.adapters.huggingface.packed(batch)
+        labels = inputs.pop("labels")
+        loss = world * ballast.adapters.huggingface.loss(
+            self.model(**inputs), labels, batch.step_totals.label_tokens
+        )
         self.manual_backward(loss)
         self.mean += loss.detach() / world
         if batch.micro_batch + 1 == batch.num_micro_batches:

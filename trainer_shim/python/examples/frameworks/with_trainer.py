@@ -38,9 +38,6 @@ class Trainer(transformers.Trainer):
     def __init__(self, loader, **options):
         super().__init__(**options)
         self.loader = loader
-        # The forward of the Qwen models takes num_items_in_batch, though they do not
-        # declare it; without it the Trainer takes the mean of the micro-batches' means.
-        self.model_accepts_loss_kwargs = True
 
     def get_train_dataloader(self):
         return Packed(self.loader, self.args.gradient_accumulation_steps)
@@ -68,6 +65,9 @@ def main():
         trainer = Trainer(
             loader,
             model=model_for(job),
+            # By the tokens of the whole step. The models' own losses do not take their number
+            # in all releases of transformers, and the Trainer then takes a mean of means.
+            compute_loss_func=ballast.adapters.huggingface.loss,
             args=transformers.TrainingArguments(
                 output_dir=folder, use_cpu=arguments.device == "cpu",
                 bf16=arguments.device == "cuda", max_steps=arguments.steps,
