@@ -271,7 +271,7 @@ class HuggingFaceTest(unittest.TestCase):
         given = batch()
         inputs = huggingface.packed(given)
         self.assertIs(inputs["input_ids"], given["input_ids"])
-        self.assertIsNone(inputs["attention_mask"])
+        self.assertEqual([key for key, value in inputs.items() if value is None], [])
         self.assertIs(inputs["use_cache"], False)
         positions = inputs["position_ids"]
         self.assertEqual(positions.shape, (4, 1, TOTAL))
@@ -355,7 +355,7 @@ class HuggingFaceTest(unittest.TestCase):
             supervised = [token(i, j) for j in range(1, length)]
             self.assertEqual(inputs["labels"][i].tolist(), [-100, *supervised] + [-100] * (8 - length))
 
-    def test_dummy_image_is_a_sample_behind_the_others(self):
+    def test_dummy_image_is_a_sample_after_the_others(self):
         given = ballast.Batch()
         given.update(batch())
         given.dummy_image, given.image_token = True, 77
@@ -365,7 +365,8 @@ class HuggingFaceTest(unittest.TestCase):
         # As many tokens as keep the row a multiple of 4.
         self.assertEqual(inputs["input_ids"][0, TOTAL:].tolist(), [77, 0, 0, 0])
         self.assertEqual(inputs["labels"][0, TOTAL:].tolist(), [-100] * 4)
-        self.assertEqual(inputs["position_ids"][:, 0, TOTAL:].tolist(), [[0, 1, 2, 3]] + [[0] * 4] * 3)
+        positions = inputs["position_ids"][:, 0, TOTAL:].tolist()
+        self.assertEqual(positions, [[0, 1, 2, 3]] + [[0] * 4] * 3)
         self.assertEqual(inputs["cu_seq_lens_q"].tolist(), [0, 8, 16, 20, 24])
         self.assertEqual(inputs["seq_idx"][0, TOTAL:].tolist(), [3] * 4)
         rows = huggingface.padded(given)

@@ -38,12 +38,18 @@ class FrameworksTest(tools.ToolTest):
         self.ok("ballast-server", "make-corpus", "--out", cls.folder, "--samples", 32,
                 "--preset", "receipts")  # fmt: skip
         cls.config = self.write("job.yaml", CONFIG)
-        self.ok("ballast-server", "index", "--config", cls.config)
+        with open(self.path("text.jsonl"), "w", encoding="utf-8") as file:
+            for i in range(64):
+                file.write('{"text": "%s"}\n' % " ".join("%d and %d" % (i, i * i) for _ in range(3)))
+        text = '  - {name: text, format: jsonl, path: "text.jsonl", weight: 7}\nmodel:'
+        cls.mostly_text = self.write("text.yaml", CONFIG.replace("model:", text, 1))
+        for config in (cls.config, cls.mostly_text):
+            self.ok("ballast-server", "index", "--config", config)
 
-    def losses(self, name):
+    def losses(self, name, config=None):
         """The loss of each step of an example, run by two processes."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        with self.server(self.config, "127.0.0.1:0") as (address,):
+        with self.server(config or self.config, "127.0.0.1:0") as (address,):
             done = subprocess.run(
                 [sys.executable, "-m", "torch.distributed.run", "--standalone",
                  "--nproc-per-node", "2", FOLDER + name, "--server", address,
@@ -74,6 +80,18 @@ class FrameworksTest(tools.ToolTest):
                 for step, loss in enumerate(self.losses(name)):
                     # The Trainer rounds what it logs.
                     self.assertAlmostEqual(loss, wanted[step], delta=2e-3, msg=name)
+
+    def test_mostly_text(self):
+        """Ranks without an image beside others, and micro-batches without one on any rank."""
+        plan = self.json_lines("ballast-server", "plan", "--config", self.mostly_text, "--step", 0,
+                               "--steps", STEPS, "--json")  # fmt: skip
+        micro_batches = [each for step in plan for each in step["micro_batches"]]
+        self.assertTrue(any("dummies" in each for each in micro_batches))
+        images = [sum(sample["images"] for sample in each["samples"]) for each in micro_batches]
+        self.assertIn(0, images)
+        wanted = self.losses("torchrun_ddp.py", self.mostly_text)
+        for step, loss in enumerate(self.losses("torchrun_fsdp2.py", self.mostly_text)):
+            self.assertAlmostEqual(loss, wanted[step], delta=2e-3)
 
 
 if __name__ == "__main__":

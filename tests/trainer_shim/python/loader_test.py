@@ -1,9 +1,11 @@
 """The package against loader servers over a drawn dataset, without a GPU."""
 
+import copy
 import ctypes
 import gc
 import json
 import os
+import pickle
 import subprocess
 import threading
 import time
@@ -293,6 +295,35 @@ class LoaderTest(TwoServersTest):
             self.assertTrue((clone["input_ids"] == ids).all())
             self.assertEqual(len(clone.samples), clone.totals.samples)
 
+    def test_copies(self):
+        with self.direct(max_batches_held=1) as loader:
+            batch = next(loader)
+            shares, *own = copy.copy(batch), copy.deepcopy(batch), pickle.loads(pickle.dumps(batch))
+            for each in (shares, *own):
+                self.assertIs(type(each), ballast.Batch)
+                self.assertEqual(list(each), list(batch))
+                self.assertTrue((each["input_ids"] == batch["input_ids"]).all())
+                self.assertEqual((each.step, each.samples), (batch.step, batch.samples))
+                self.assertEqual(each.totals, batch.totals)
+            self.assertIs(shares["input_ids"], batch["input_ids"])
+            self.assertEqual(shares.digest(), batch.digest())
+            self.assertEqual(own[0].step_schedule()["step"], batch.step)
+            with self.assertRaisesRegex(ballast.FailedPrecondition, "pickled"):
+                own[1].step_schedule()
+            # As Hugging Face's Trainer and Accelerate make one.
+            items = ballast.Batch({key: value for key, value in batch.items()})
+            self.assertIs(items["input_ids"], batch["input_ids"])
+            with self.assertRaisesRegex(AttributeError, "step: found a batch .* another's items"):
+                items.step
+            del batch, shares, items
+            next(loader)  # the others have memory of their own
+
+    def test_type_checkers_know_every_tensor(self):
+        names = {"max_seqlen", "vision_max_seqlen"}
+        for row in ballast.tensor_table():
+            names |= {row.name} | ({row.name + "_host"} if row.memory == "listed" else set())
+        self.assertEqual(set(ballast.Tensors.__annotations__), names)
+
     def test_a_clone_is_checked_as_its_batch(self):
         """Images of other samples than the text, and a first stage without its images."""
         options = {"device": "cpu", "array": "numpy", "steps": 1}
@@ -419,6 +450,7 @@ class LoaderTest(TwoServersTest):
 
     def test_version(self):
         self.assertRegex(ballast.library_version(), r"^\d+\.\d+\.\d+$")
+        self.assertEqual(ballast.__version__, ballast.library_version())
 
 
 if __name__ == "__main__":

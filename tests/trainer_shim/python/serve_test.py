@@ -20,8 +20,8 @@ class ServeTest(tools.ToolTest):
         # A folder with the programs, as a wheel has one.
         cls.programs = os.path.join(cls.folder, "bin")
         os.mkdir(cls.programs)
-        name = "ballast-server"
-        os.symlink(tools.program(name), os.path.join(cls.programs, name))
+        for name in ("ballast-server", "ballastctl"):
+            os.symlink(tools.program(name), os.path.join(cls.programs, name))
         patch = mock.patch.dict(os.environ, {"BALLAST_PROGRAMS": cls.programs})
         patch.start()
         cls.addClassCleanup(patch.stop)
@@ -145,6 +145,26 @@ class ServeTest(tools.ToolTest):
         with mock.patch.dict(os.environ, {"BALLAST_PROGRAMS": "", "PATH": self.data}):
             with self.assertRaisesRegex(ballast.NotFound, "install Ballast's wheel"):
                 ballast.serve(self.config)
+
+    def test_the_package_has_the_programs_commands(self):
+        def run(*arguments):
+            return subprocess.run(
+                [sys.executable, "-m", "ballast", *arguments], stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, timeout=tools.TIMEOUT_S, check=False,
+            )  # fmt: skip
+
+        index = run("index", "--config", self.config)
+        self.assertEqual(index.returncode, 0)
+        self.assertIn(b"16 samples", index.stdout + index.stderr)
+        with ballast.serve(self.config) as address:
+            status = run("status", "--server", address)
+            self.assertEqual(status.returncode, 0, status.stderr)
+        known = run().stdout.decode()
+        for command in ("init", "index", "serve", "preview", "status", "top"):
+            self.assertRegex(known, r"(?m)^ +%s\b" % command)
+        unknown = run("serv")
+        self.assertEqual(unknown.returncode, 1)
+        self.assertIn(b"found no command 'serv'", unknown.stderr)
 
     def test_the_module_indexes_and_serves_in_the_foreground(self):
         command = [sys.executable, "-m", "ballast.server", "--config", self.config]

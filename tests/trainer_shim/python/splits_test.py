@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import math
 import threading
 import types
 import unittest
@@ -90,9 +91,50 @@ class SplitsTest(tools.CorpusTest):
             self.loader("validation")
 
     def test_no_step_of_validation_is_not_one_without_end(self):
-        with self.assertRaisesRegex(ballast.InvalidArgument, "^steps: found 0; .*valid.global"):
+        with self.assertRaisesRegex(ballast.InvalidArgument, "^steps: found 0; .*math.inf"):
             self.loader("valid", steps=0)
         self.assertEqual(next(self.loader("train", steps=0)).step, 0)
+
+    def test_each_for_is_a_pass(self):
+        for options in ({}, {"steps": 1}, {"steps": 3}):
+            with self.subTest(options):
+                valid = self.loader("valid", **options)
+                passes = [[batch.digest() for batch in valid] for _ in range(3)]
+                self.assertEqual(len(passes[0]), len(valid))
+                self.assertEqual(len(valid), 2 * options.get("steps", VALID // GLOBAL))
+                self.assertEqual(passes, [passes[0]] * 3)
+
+    def test_a_pass_that_was_left_begins_again(self):
+        """As Lightning's check of two batches before the training, and limit_val_batches."""
+        valid = self.loader("valid")
+        iter(valid)  # looked at, and nothing taken
+        first = iter(valid)
+        wanted = [next(first).digest()]
+        wanted += [batch.digest() for batch in first]  # an iterator goes on
+        left = [batch.digest() for _, batch in zip(range(2), valid)]
+        self.assertEqual(left, wanted[:2])
+        self.assertEqual([batch.digest() for batch in valid], wanted)
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "another `iter`"):
+            next(first)
+
+    def test_a_pass_goes_on_from_a_state(self):
+        valid = self.loader("valid")
+        wanted = [batch.step for batch in valid]
+        next(iter(valid)), next(valid)
+        state = valid.state_dict()
+        resumed = self.loader("valid", state_dict=state)
+        self.assertEqual([batch.step for batch in resumed], [1, 1])
+        self.assertEqual([batch.step for batch in resumed], wanted)
+        with self.assertRaisesRegex(ballast.InvalidArgument, "found 2; one pass .*before step 2"):
+            next(self.loader("valid", start_step=2))
+
+    def test_without_end_it_goes_on_with_another_order(self):
+        valid = self.loader("valid", steps=math.inf)
+        names = [[s.name for s in batch.samples] for batch, _ in zip(valid, range(8))]
+        self.assertNotEqual(names[:4], names[4:])
+        self.assertEqual(next(iter(valid)).step, 4)
+        with self.assertRaises(TypeError):
+            len(valid)
 
     def test_states_belong_to_a_split(self):
         train, valid = self.loader("train"), self.loader("valid")
@@ -173,6 +215,67 @@ class SplitsTest(tools.CorpusTest):
         again = test(self.address, infra, "valid", adapter=positions, **options)
         self.addCleanup(again.iterable.shutdown)
         self.assertEqual(next(again), first[0])
+
+    def ranks(self, address, shape):
+        """Batches of each rank of language, in one pass over `valid`."""
+        return [
+            list(self.loader("valid", rank, address=address, cp_rank=cp, max_batches_held=32))
+            for rank in range(4)
+            for cp in range(shape.get("cp", 1))
+        ]
+
+    def test_one_pass_counts_each_sample_once(self):
+        """Although 12 do not divide the 32 samples, nor the 8 of a source that comes as often."""
+        with open(self.config, encoding="utf-8") as file:
+            text = file.read().replace("micro: 8,", "micro: 8, valid: {global: 12, micro: 4},")
+        self.ok("ballast-server", "make-corpus", "--out", self.folder + "/small", "--samples", 8,
+                "--seed", 9)  # fmt: skip
+        more = '  - {name: small, format: webdataset, path: "small/docs-*.tar", split: valid}\n'
+        cases = {
+            "shard": text,
+            "padded": text.replace("balance:", "balance:\n  equal_count: true")
+            + "packing: {mode: padded}\n",
+            "context": text.replace("dp: 4", "dp: 4, cp: 2") + "packing: {align: 4}\n",
+            "two": text.replace("model:", more + "model:", 1),
+        }
+        for name, config in cases.items():
+            with self.subTest(name):
+                path = self.write(name + ".yaml", config)
+                self.ok("ballast-server", "index", "--config", path)
+                address = "unix:%s/%s.sock" % (self.folder, name)
+                with self.server(path, address):
+                    self.check_one_pass(self.ranks(address, {"cp": 2} if name == "context" else {}),
+                                        {"held_out": VALID, **({"small": 8} if name == "two" else {})},
+                                        copies=2 if name == "context" else 1)  # fmt: skip
+                    if name == "shard":
+                        with self.assertRaisesRegex(ballast.FailedPrecondition, "dlpack"):
+                            for rank in range(4):
+                                for _ in ballast.Loader(address, "language", dp_rank=rank,
+                                                        device="cpu", array="dlpack",
+                                                        split="valid"):  # fmt: skip
+                                    pass
+
+    def check_one_pass(self, ranks, sizes, copies):
+        names = collections.Counter(
+            s.name for batches in ranks for batch in batches for s in batch.samples if not s.repeated
+        )
+        wanted = {"%s:%d" % (source, i): copies for source, n in sizes.items() for i in range(n)}
+        self.assertEqual(names, wanted)
+        repeated = [s for batches in ranks for batch in batches for s in batch.samples if s.repeated]
+        self.assertTrue(repeated)
+        learnt = [sum(int((batch["labels"] != -100).sum()) for batch in batches) for batches in ranks]
+        masked = [sum(float(batch["loss_mask"].sum()) for batch in batches) for batches in ranks]
+        self.assertEqual(learnt, masked)
+        counted = [sum(batch.totals.label_tokens for batch in batches) for batches in ranks]
+        steps = {batch.step: batch.step_totals.label_tokens for batch in ranks[0]}
+        parts = {(batch.step, batch.micro_batch): batch.micro_batch_totals.label_tokens
+                 for batch in ranks[0]}  # fmt: skip
+        self.assertEqual(sum(learnt), sum(steps.values()))
+        self.assertEqual(sum(counted), copies * sum(steps.values()))
+        self.assertEqual(sum(parts.values()), sum(steps.values()))
+        if set(sizes) == {"held_out"}:  # of steps that divide the samples
+            whole = {batch.step: batch.step_totals.label_tokens for batch in self.loader("valid")}
+            self.assertEqual(sum(steps.values()), sum(whole.values()))
 
     def test_tools(self):
         arguments = ("--step", 1, "--steps", 2, "--split", "valid", "--json")

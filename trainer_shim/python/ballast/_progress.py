@@ -9,12 +9,12 @@ from types import FrameType
 from typing import Any, Dict, Mapping, Optional, Union
 
 from . import _abi, _structs
+from ._lightning import is_lightning
 from .batch import Batch
 from .errors import FailedPrecondition, InvalidArgument
 
 Figure = Union[int, float]
 _KEY = "ballast_checkpoint"
-_FETCHES_AHEAD = ("lightning.", "pytorch_lightning.")
 
 
 def batches_between(job: Mapping[str, Any], first: int, end: int) -> int:
@@ -43,6 +43,7 @@ class Progress(ABC):
     _begin: int = 0  # the run's first step, from which its length counts
     _first_step: int = 0  # where the loader began or continued
     _stop: Optional[int] = None  # the step after the last one that `steps` allows
+    _one_pass: bool = False  # it ends when every sample of `valid` or `test` has occurred
     _repeated: int = 0  # batches of unfinished steps from which the run continued
     _step: Optional[int] = None
 
@@ -82,7 +83,8 @@ class Progress(ABC):
         or have other sizes since a change of the running job. Waits for a server if the loader
         is not open yet.
         """
-        end = self.job["end_step"] or None
+        one_pass = self.job.get("one_pass") if self._one_pass else None
+        end = one_pass["end_step"] if one_pass else self.job["end_step"] or None
         if self._stop is not None:
             end = self._stop if end is None else min(end, self._stop)
         if end is None:
@@ -103,7 +105,7 @@ class Progress(ABC):
         """Refuses Lightning's functions the state after the last batch returned, if the
         loader has no length: Lightning then holds a batch that no step has trained on yet,
         and a run that continued from the state would skip that batch."""
-        if next_step is not None or not _is_lightning(frame):
+        if next_step is not None or not is_lightning(frame):
             return
         try:
             len(self)
@@ -190,10 +192,6 @@ def _loads(schedule: Mapping[str, Any]) -> Dict[str, Figure]:
 def step_of(data: bytes) -> int:
     """The step that a run continues with. Raises if `data` is not a checkpoint."""
     return int(_info(data).next_step)
-
-
-def _is_lightning(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).startswith(_FETCHES_AHEAD)
 
 
 def _info(data: bytes) -> _structs.CheckpointInfo:

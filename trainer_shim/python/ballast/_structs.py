@@ -14,6 +14,7 @@ OUT_OF_RANGE = 11
 # In the order of their batches: encoders before language.
 MODULES = {"vision": 1, "audio": 3, "language": 2}
 SPLITS = {"train": 0, "valid": 1, "test": 2}
+ONE_PASS = 2**64 - 1  # of ShimOptions.steps
 BACKEND_HOST = 1
 BACKEND_CUDA = 2
 NCCL_ID_BYTES = 128

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Union
+import copy
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
+from typing import cast
 
 from . import _structs
+from ._tensors import Tensors
 from .errors import FailedPrecondition, InvalidArgument
 from .tensor import ClonedPart, Part, Sample, Tensor, Totals
 
@@ -31,6 +34,11 @@ class Batch(_Base):
     stream of `next` is done; `record_stream` adds other streams. A loader has memory
     for `max_batches_held` batches: a `next` beyond that raises ResourceExhausted and
     names the holders.
+
+    `copy.copy` shares the tensors, `copy.deepcopy` is `clone`, and a pickle has its own
+    tensors, as `clone` has, without the step's schedule. `to` is for trainers that send a
+    batch to a device (Accelerate, Lightning). A batch that is made of the items of another,
+    `Batch(items)`, as Hugging Face's Trainer makes one, has tensors alone.
     """
 
     step: int  #: optimizer step
@@ -56,14 +64,19 @@ class Batch(_Base):
     #: of turns and tokens. Empty on a rank without text.
     fields: Dict[str, Any]
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, items: Mapping[str, Any] = {}) -> None:
+        super().__init__(items)
         self._parts: Sequence[Union[Part, ClonedPart]] = []
         self._samples: Optional[List[Sample]] = None
         self._schedule: Optional[Callable[[], Any]] = None
         self._counts: Optional[Dict[str, List[int]]] = None
         self.fields = {}
         self.image_token = 0
+
+    @property
+    def tensors(self) -> Tensors:
+        """The batch itself, for type checkers, which then know its keys."""
+        return cast(Tensors, self)
 
     @property
     def samples(self) -> List[Sample]:
@@ -105,7 +118,11 @@ class Batch(_Base):
         """The schedule of the batch's step, as `Loader.schedule` has it. Raises
         FailedPrecondition once the loader is at another step, unless it keeps them
         (`Loader.keep_schedules`)."""
-        assert self._schedule is not None
+        if self._schedule is None:
+            raise FailedPrecondition(
+                "the schedule of a batch that was pickled, or made of another's items: it has "
+                "none; ask the loader's batch, before"
+            )
         schedule = self._schedule()
         if schedule["step"] != self.step:
             raise FailedPrecondition(
@@ -118,14 +135,51 @@ class Batch(_Base):
     def clone(self) -> Batch:
         """A copy in its own memory, which does not count as held. On a GPU the copy is
         enqueued on the current stream."""
-        copy = Batch()
-        copy.__dict__.update(self.__dict__)
-        copy._samples = list(self.samples)
-        copy._parts = [ClonedPart(part) for part in self._parts]
-        copy.fields = {key: _clone(value) for key, value in self.fields.items()}
+        return self._with(_clone)
+
+    def to(self, device: Any, non_blocking: bool = False) -> Batch:
+        """The batch with its tensors on a device of torch's; those that are there already are
+        not copied, and those in host memory by their name (`_host`) stay there."""
+        made = copy.copy(self)
+        made.fields = {}
+        for of, items in ((made, self), (made.fields, self.fields)):
+            for key, value in items.items():
+                if not key.endswith("_host"):
+                    of[key] = _sent(value, device, non_blocking)
+        return made
+
+    def _with(self, of: Callable[[Any], Any]) -> Batch:
+        """A copy whose tensors `of` makes, without the loader's memory."""
+        made = copy.copy(self)
+        if self._parts:
+            made._samples = list(self.samples)
+        made._parts = [ClonedPart(part) for part in self._parts]
+        made.fields = {key: of(value) for key, value in self.fields.items()}
         for key, value in self.items():
-            copy[key] = _clone(value)
-        return copy
+            made[key] = of(value)
+        return made
+
+    def __copy__(self) -> Batch:
+        return Batch(self)._filled(self.__dict__)
+
+    def __deepcopy__(self, memo: Any) -> Batch:
+        return self.clone()
+
+    def __reduce__(self) -> Any:
+        cloned = self.clone()
+        return _unpickled, (dict(cloned), {**cloned.__dict__, "_schedule": None})
+
+    def _filled(self, attributes: Mapping[str, Any]) -> Batch:
+        self.__dict__.update(attributes)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Batch.__annotations__:
+            raise AttributeError(
+                "%s: found a batch that was made of another's items, as trainers do on the way to "
+                "a device; it has tensors alone: ask the loader's batch" % name
+            )
+        raise AttributeError(name)
 
     def digest(self, stream: int = 0) -> str:
         """A digest of all tensors, for tests: equal batches have equal digests.
@@ -142,6 +196,19 @@ class Batch(_Base):
         """
         for part in self._parts:
             part.record_stream(stream or None)
+
+
+def _unpickled(items: Mapping[str, Any], attributes: Mapping[str, Any]) -> Batch:
+    return Batch(items)._filled(attributes)
+
+
+def _sent(value: Any, device: Any, non_blocking: bool) -> Any:
+    if isinstance(value, Tensor):
+        raise InvalidArgument(
+            'to: a loader with array="dlpack" has no tensors of torch: take array="torch"'
+        )
+    send = getattr(value, "to", None)
+    return value if send is None else send(device, non_blocking=non_blocking)
 
 
 def _clone(value: Any) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import weakref
 from ctypes import pointer
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Union
 
-from . import _rerun, _structs
+from . import _lightning, _one_pass, _rerun, _structs
 from ._arguments import (
     NORMALISATIONS,
     PIXEL_TYPES,
@@ -31,6 +32,10 @@ from .batch import Batch, batch_of
 from .communicator import Communicator
 from .connection import Connection, Servers
 from .errors import BallastError, FailedPrecondition, InvalidArgument
+
+
+ModuleName = Literal["vision", "audio", "language"]
+Split = Literal["train", "valid", "test"]
 
 
 class Loader(Progress, Iterator[Batch]):
@@ -92,13 +97,17 @@ class Loader(Progress, Iterator[Batch]):
             computes in that type.
         split: "train", "valid" or "test": whose samples (`sources[].split`). Each split
             has its own steps, from 0 on. Loaders of several splits may be open at the
-            same time; each holds up to its own `max_bytes`. Loaders of "valid" and
-            "test" never end without `steps`: `job["steps_per_epoch"]` is the number of
-            steps in which no sample occurs twice.
+            same time; each holds up to its own `max_bytes`. A `for` over a loader of
+            "valid" or "test" is a pass, and each `for` another one over the same batches,
+            as of a DataLoader.
         start_step: first step. Not together with a state_dict, which contains it.
         steps: number of steps, from `start_step` or the step of `state_dict` on: a run of
             1,000 that continues at step 400 passes 600. `load_state_dict` does not move
-            the end. Default: until the data end, as 0 of "train".
+            the end. Default: until the data end, as 0 of "train"; of "valid" and "test"
+            until each sample has occurred. Where steps do not divide the samples, samples
+            that have occurred before fill up the last one (`Sample.repeated`), and nothing
+            of them is supervised, nor counts as `label_tokens`. `math.inf`: "valid" and
+            "test" go on for ever, in another order each time, as one run.
         state_dict: the result of `state_dict`, to continue from there.
         fingerprint: the fingerprint that the job must have. "": any.
         max_bytes: bytes of blocks that each module may hold or have in flight.
@@ -118,25 +127,25 @@ class Loader(Progress, Iterator[Batch]):
     def __init__(
         self,
         servers: Servers,
-        modules: Union[str, Sequence[str]] = ("vision", "language"),
+        modules: Union[ModuleName, Sequence[ModuleName]] = ("vision", "language"),
         *,
         dp_rank: Optional[Rank] = None,
         tp_rank: Rank = 0,
         pp_rank: Rank = 0,
         cp_rank: Optional[Rank] = None,
         device: str = "cuda",
-        array: Optional[str] = None,
+        array: Optional[Literal["torch", "numpy", "dlpack"]] = None,
         communicator: Ends = None,
         exchange: bool = False,
-        tensor: str = "pull",
+        tensor: Literal["pull", "broadcast"] = "pull",
         tensor_communicator: Ends = None,
         needs_input_ids: bool = False,
         needs_labels: bool = False,
-        pixel_type: Optional[str] = None,
-        normalisation: str = "torchvision",
-        split: str = "train",
+        pixel_type: Optional[Literal["float32", "bfloat16"]] = None,
+        normalisation: Literal["torchvision", "pil", "bfloat16"] = "torchvision",
+        split: Split = "train",
         start_step: int = 0,
-        steps: Optional[int] = None,
+        steps: Optional[float] = None,
         state_dict: Optional[Mapping[str, Any]] = None,
         fingerprint: str = "",
         max_bytes: int = 0,
@@ -173,10 +182,12 @@ class Loader(Progress, Iterator[Batch]):
         options.split = number_of("split", split, _structs.SPLITS)
         if steps == 0 and split != "train":
             raise InvalidArgument(
-                'steps: found 0; a loader of "%s" would never end: wanted 1 or more, or '
-                'batch.%s.global within its samples if job["steps_per_epoch"] is 0' % (split, split)
+                "steps: found 0; wanted 1 or more, none for one pass over all samples of split %s, "
+                "or math.inf for no end" % split
             )
-        options.steps = whole("steps", 0 if steps is None else steps)
+        self._in_passes = split != "train" and steps != math.inf
+        self._one_pass = self._in_passes and steps is None
+        options.steps = whole("steps", 0 if steps in (None, math.inf) else steps)
         options.fingerprint = fingerprint.encode()
         options.max_bytes = whole("max_bytes", max_bytes)
         options.no_overlap = int(not overlap)
@@ -184,7 +195,7 @@ class Loader(Progress, Iterator[Batch]):
         options.needs_input_ids = int(needs_input_ids)
         options.needs_labels = int(needs_labels)
         options.max_batches_held = whole("max_batches_held", max_batches_held, 32)
-        self._split = split
+        self._split: Split = split
         self._checkpoint = b""
         self._next_step = self._begin = whole("start_step", start_step)
         self._returned = 0  # batches of `next_step`
@@ -198,6 +209,9 @@ class Loader(Progress, Iterator[Batch]):
             self.load_state_dict(state_dict)
         if options.steps:
             self._stop = self._next_step + options.steps
+        # Where each pass begins, and how many have.
+        self._begin_of_pass = self._begin if self._stop is None else self._next_step
+        self._passes = 0
 
     def _renew(self) -> None:
         """Makes the shims, which are opened later."""
@@ -259,6 +273,8 @@ class Loader(Progress, Iterator[Batch]):
         options.module = _structs.MODULES[module]
         if self._stop is not None:
             options.steps = self._stop - self._next_step
+        elif self._one_pass:
+            options.steps = _structs.ONE_PASS
         for key in Place.KEYS:
             setattr(options, key, self._place.rank(key, module))
         options.connection = pointer(self._connection.raw())
@@ -288,17 +304,22 @@ class Loader(Progress, Iterator[Batch]):
 
     # ---- Batches ----
 
-    def __iter__(self) -> Loader:
-        """The loader itself, which returns its batches once.
+    def __iter__(self) -> Iterator[Batch]:
+        """Of "train" the loader itself, which returns its batches once; of "valid" and "test"
+        a pass from the first batch on, or from the `state_dict` that the loader was given.
 
-        FailedPrecondition once it has returned StopIteration: another epoch would train, or
-        evaluate, on nothing, and Lightning would run epochs without batches for ever.
+        A pass after the first attaches to the servers again; all ranks begin it at the same
+        place. FailedPrecondition if the caller made the loader's communicators, which are
+        used up; and for "train" once it has returned StopIteration: another epoch would train
+        on nothing, and Lightning would run epochs without batches for ever.
         """
+        if self._in_passes:
+            return _Pass(self)
         if self._ended:
             raise FailedPrecondition(
                 "this loader has returned all its batches, and another pass would be over none: "
                 "set order.epochs or Loader(steps=...) to all that are wanted, or make another "
-                "loader for each pass, also for each validation"
+                "loader for each pass"
             )
         return self
 
@@ -318,6 +339,8 @@ class Loader(Progress, Iterator[Batch]):
             stream: address of the CUDA stream that waits for the batch. Default:
                 torch's current stream if torch is imported, else the default stream.
         """
+        if self._step is None:
+            _lightning.restore(sys._getframe(1))
         self.open()
         begin = self._waits()
         raw_stream = current_stream(self._device) if stream is None else stream
@@ -326,6 +349,8 @@ class Loader(Progress, Iterator[Batch]):
             self._ended = True
             raise StopIteration
         batch = batch_of(parts, self._to_array, self._shims.schedule)
+        if batch.dummy_image:
+            batch.image_token = int(self.job["model"]["token_ids"]["image"])
         step_is_done = batch.micro_batch + 1 == batch.num_micro_batches
         self._next_step = batch.step + int(step_is_done)
         self._returned = 0 if step_is_done else batch.micro_batch + 1
@@ -334,11 +359,13 @@ class Loader(Progress, Iterator[Batch]):
             if self._kept.get("step") != batch.step:
                 self._kept = self._shims.schedule()
             batch._schedule = functools.partial(dict, self._kept)
+        if self._one_pass and _one_pass.may_repeat(batch, self.job):
+            _one_pass.drop_repeated(batch, self.job)
         self._count(batch, begin)
         return batch
 
     @property
-    def split(self) -> str:
+    def split(self) -> Split:
         """The split whose samples the batches hold."""
         return self._split
 
@@ -440,19 +467,49 @@ class Loader(Progress, Iterator[Batch]):
                 "make one with state_dict=... and steps=..., which counts from the state"
                 % (step_of(data), self._stop)
             )
+        self._go_to(step_of(data), data, int(state_dict.get("repeated", 0)))
+
+    def _go_to(self, step: int, checkpoint: bytes, repeated: int) -> None:
+        """Makes a step the next one; an open loader attaches again."""
         if self._shims.opened and (self._communicators or self._tensor_communicators):
             raise FailedPrecondition(
-                "load_state_dict: the loader is open and has used up its communicators; make "
-                "another loader with state_dict=..."
+                "the loader is open and has used up its communicators: make another loader, for "
+                "another pass or with state_dict=..."
             )
         self._finalizer()
-        self._checkpoint = data
-        self._next_step = step_of(data)
+        self._checkpoint = checkpoint
+        self._next_step = step
         self._returned = 0
-        self._repeated = int(state_dict.get("repeated", 0))
+        self._repeated = repeated
         self._ended = False
-        self._restart(self._next_step)
+        self._restart(step)
         self._renew()
+
+    def _begin_pass(self) -> int:
+        """Goes to the first batch, unless no batch was taken yet; returns the pass's number."""
+        if self._ended or self._step is not None:
+            self._go_to(self._begin_of_pass, b"", 0)
+        self._passes += 1
+        return self._passes
+
+
+class _Pass(Iterator[Batch]):
+    """The batches of one pass over a loader of "valid" or "test"."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._number = loader._begin_pass()
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        if self._number != self._loader._passes:
+            raise FailedPrecondition(
+                "found a pass that another `iter` of its loader has ended: a loader has one pass "
+                "at a time; make another loader for another"
+            )
+        return self._loader.next()
 
 
 class _Meeting:

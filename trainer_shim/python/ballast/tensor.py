@@ -24,6 +24,9 @@ class Sample:
     #: The sample could not be read. Grey images and unsupervised tokens replace it. On
     #: a GPU this is known only after the device has packed the batch.
     placeholder: bool
+    #: The sample has occurred before in this pass over `valid` or `test`, and fills up a
+    #: step: nothing of it is supervised.
+    repeated: bool = False
 
 
 @dataclass(frozen=True)

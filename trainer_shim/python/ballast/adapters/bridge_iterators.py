@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import sys
 import types
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
@@ -285,8 +286,10 @@ def iterator_of(
         ranks: as `check_sizes` takes it.
         state: the train state, which `check_position` compares.
     """
-    loader = opened(servers, options)
     split = options["split"]
+    if split != "train":
+        options = {"steps": math.inf, **options}  # the trainer says how many it takes
+    loader = opened(servers, options)
     try:
         check_sizes(cfg, split, loader.job, options.get("start_step", 0), ranks)
         if state is not None:

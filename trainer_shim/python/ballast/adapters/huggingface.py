@@ -63,11 +63,11 @@ def packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
 
         outputs = model(**ballast.adapters.huggingface.packed(batch))  # see `loss`
 
-    Keys: `input_ids`, `labels` [1, T], `position_ids` [4, 1, T], `attention_mask` None,
-    `use_cache` False; `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q`, `max_length_k`;
-    `seq_idx` int32 [1, T], the number of each token's sample; with images `pixel_values`
-    and `image_grid_thw`; with videos `pixel_values_videos` and `video_grid_thw`. The
-    times of videos (`second_per_grid_ts`) are in the positions and in the text.
+    Keys: `input_ids`, `labels` [1, T], `position_ids` [4, 1, T], `use_cache` False;
+    `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q`, `max_length_k`; `seq_idx` int32
+    [1, T], the number of each token's sample; with images `pixel_values` and
+    `image_grid_thw`; with videos `pixel_values_videos` and `video_grid_thw`. No value is
+    None. The times of videos (`second_per_grid_ts`) are in the positions and in the text.
 
     The first axis of `position_ids` counts each sample's tokens from 0: these models
     use it to separate the samples of a row (with attention "sdpa", "eager" or
@@ -102,7 +102,6 @@ def packed_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
     places, longest = batch["cu_seqlens_padded"], int(batch["max_seqlen"])
     return {
         "input_ids": ids,
-        "attention_mask": None,
         "position_ids": concatenate([_counted(batch, positions), _three(batch, positions)], 0),
         "labels": _moved_right(batch, batch["labels"]),
         "use_cache": False,

@@ -82,9 +82,8 @@ class Family:
     def packed(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
         """Arguments for one call over all samples of a batch in one row.
 
-        Keys: `input_ids`, `labels` [1, T], `position_ids`, `attention_mask` None,
-        `use_cache` False and the model's own for images. From `position_ids`, which
-        start again at each sample, the models see where samples begin, but only without
+        Keys: `input_ids`, `labels` [1, T], `position_ids`, `use_cache` False and the
+        model's own for images. From `position_ids`, which start again at each sample, the models see where samples begin, but only without
         a mask and a cache. Labels are moved one to the right, since these models shift
         them themselves.
 
@@ -111,7 +110,6 @@ class Family:
         return {
             **self._text(batch, batch["input_ids"], batch["labels"]),
             "position_ids": self._positions(batch),
-            "attention_mask": None,
             **self._images(batch, images, [images.all(self._counts(batch))]),
             **self._videos(batch, None),
         }

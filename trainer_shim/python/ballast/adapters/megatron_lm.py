@@ -22,8 +22,8 @@ def batch_list(batch: Mapping[str, Any]) -> List[Any]:
     """The list that `get_batch` of `pretrain_gpt.py` returns.
 
     In its order: attention_mask (None), cu_seqlens, cu_seqlens_padded (both the places of
-    the samples, as multi-token prediction wants them) int32 [1, n+1], hybrid_cp_group (None), labels, local_cp_size (None), loss_mask,
-    max_seqlen int32 [1] in host memory, position_ids, tokens. Values that the rank's
+    the samples, as multi-token prediction wants them) int32 [1, n+1], hybrid_cp_group
+    (None), labels, local_cp_size (None), loss_mask, max_seqlen int32 [1] in host memory, position_ids, tokens. Values that the rank's
     stage does not have are None, and so are the lengths of a padded batch
     (`packing.mode: padded`), whose rows are [B, S]. Labels, mask and ids are already sliced for the
     context rank; lengths are of whole samples.
