@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "proto/block/block_layout.h"
 #include "proto/image/engine_jpeg.h"
 #include "server/model/model_profile.h"
+#include "server/model/model_videos.h"
 #include "server/model/profiles.h"
 #include "server/sample/data_fault.h"
 #include "server/settings/source_fields.h"
@@ -29,6 +31,7 @@
 #include "server/text/sample_text.h"
 #include "server/text/template/rendered_text.h"
 #include "server/text/template/template_renderer.h"
+#include "server/text/video_text.h"
 
 namespace ballast {
 
@@ -436,19 +439,21 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(const nlohmann::json& object) {
   return ids;
 }
 
-// No `image_grid_thw` means no images.
-absl::StatusOr<std::vector<GridThw>> ParseGrids(const nlohmann::json& object) {
+// The grids under `key`; none where it is missing.
+absl::StatusOr<std::vector<GridThw>> ParseGrids(const nlohmann::json& object,
+                                                absl::string_view key) {
   std::vector<GridThw> grids;
-  const auto list = object.find("image_grid_thw");
+  const auto list = object.find(key);
   if (list == object.end()) return grids;
   if (!list->is_array()) {
-    return absl::InvalidArgumentError("`image_grid_thw` is not a list");
+    return absl::InvalidArgumentError(
+        absl::StrCat("`", key, "` is not a list"));
   }
   for (const nlohmann::json& grid : *list) {
     if (!grid.is_array() || grid.size() != 3 || !Holds<uint32_t>(grid[0]) ||
         !Holds<uint32_t>(grid[1]) || !Holds<uint32_t>(grid[2])) {
       return absl::InvalidArgumentError(
-          absl::StrCat("`image_grid_thw`[", grids.size(),
+          absl::StrCat("`", key, "`[", grids.size(),
                        "] is not [t, h, w] of three sizes in patches"));
     }
     grids.push_back({grid[0], grid[1], grid[2]});
@@ -456,15 +461,77 @@ absl::StatusOr<std::vector<GridThw>> ParseGrids(const nlohmann::json& object) {
   return grids;
 }
 
+// The grids of runs of video placeholders, as the model's processor describes
+// videos: `second_per_grid_ts` is 1 for each unless given.
+absl::StatusOr<std::vector<GridThw>> ParseVideos(const nlohmann::json& object,
+                                                 const v1::Model& model) {
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<GridThw> videos,
+                           ParseGrids(object, "video_grid_thw"));
+  const std::optional<VideoModel> video = GetVideoModel(model);
+  if (!video.has_value() && !videos.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "`video_grid_thw`: ", model.profile(), " takes no videos"));
+  }
+  std::vector<double> seconds(videos.size(), 1);
+  const auto list = object.find("second_per_grid_ts");
+  if (list != object.end()) {
+    if (!video.has_value() ||
+        (!video->has_seconds && video->ids_per_second == 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("`second_per_grid_ts`: positions of ", model.profile(),
+                       " do not follow seconds"));
+    }
+    if (!list->is_array() || list->size() != videos.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "`second_per_grid_ts` is not a list of a number for each of the ",
+          videos.size(), " grids of `video_grid_thw`"));
+    }
+    for (size_t i = 0; i < videos.size(); ++i) {
+      const nlohmann::json& of_video = (*list)[i];
+      if (of_video.is_number()) seconds[i] = of_video.get<double>();
+      if (of_video.is_number() && seconds[i] > 0) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "`second_per_grid_ts`[", i, "] is not a number above 0"));
+    }
+  }
+  std::vector<GridThw> runs;
+  for (size_t i = 0; i < videos.size(); ++i) {
+    VideoPlan plan;
+    plan.grid_t = videos[i].t;
+    plan.grid_h = videos[i].h;
+    plan.grid_w = videos[i].w;
+    plan.seconds_per_patch = seconds[i];
+    AppendGrids(*video, plan, &runs);
+  }
+  return runs;
+}
+
+absl::Status CheckPositionsKeys(const nlohmann::json& object) {
+  for (const auto& [key, value] : object.items()) {
+    if (key == "input_ids" || key == "image_grid_thw" ||
+        key == "video_grid_thw" || key == "second_per_grid_ts") {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown key `", Printable(key),
+                     "`; wanted input_ids, image_grid_thw, video_grid_thw and "
+                     "second_per_grid_ts"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<nlohmann::ordered_json> Positions(const nlohmann::json& object,
                                                  const v1::Model& model) {
+  BALLAST_RETURN_IF_ERROR(CheckPositionsKeys(object));
   BALLAST_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(object));
   BALLAST_ASSIGN_OR_RETURN(const std::vector<GridThw> grids,
-                           ParseGrids(object));
+                           ParseGrids(object, "image_grid_thw"));
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<GridThw> videos,
+                           ParseVideos(object, model));
   const size_t axes = model.position_axes();
   std::vector<int32_t> positions(axes * ids.size());
   BALLAST_RETURN_IF_ERROR(
-      ComputePositions(ids, grids, model, absl::MakeSpan(positions)));
+      ComputePositions(ids, grids, model, absl::MakeSpan(positions), videos));
   auto lists = nlohmann::ordered_json::array();
   const bool is_float = HasFloatPositions(model);
   for (size_t axis = 0; axis < axes; ++axis) {
@@ -498,7 +565,8 @@ void AddInspectPositions(CommandLine* line, Command* inspect) {
       inspect, "positions",
       R"(Prints the position ids of samples.
 Reads lines {"input_ids": […], "image_grid_thw": [[t, h, w], …]} from standard
-input and prints for each {"position_ids": [[…], […], […]]}.)",
+input and prints for each {"position_ids": [[…], […], […]]}. Lines may have
+"video_grid_thw", and "second_per_grid_ts" where positions follow seconds.)",
       R"(  echo '{"input_ids": [7, 8, 9], "image_grid_thw": []}' |
     ballast-server inspect positions --model qwen2_5_vl)",
       [profile]() -> absl::Status {

@@ -176,6 +176,9 @@ absl::Status WritePositions(absl::Span<const int32_t> ids,
                             const v1::Model& model, absl::Span<T> out,
                             absl::Span<const GridThw> videos) {
   const size_t axes = model.position_axes();
+  const v1::ModelProfile* profile = GetProfile(model);
+  const bool is_after_sides =
+      profile != nullptr && profile->videos().text_after_sides();
   Runs images = {"image", model.token_ids().image(), grids};
   // A model of one's own may have no video token.
   Runs of_videos = {"video", model.token_ids().video(), videos};
@@ -228,8 +231,7 @@ absl::Status WritePositions(absl::Span<const int32_t> ids,
       const T start = cursor(i);
       WriteGrid(grid, whole, start, ids.size(), out.data() + i);
       T last = static_cast<T>(std::max(grid.h, grid.w) - 1);
-      if (runs == &images) last = std::max(last, static_cast<T>(grid.t - 1));
-      if (whole.ids_per_second != 0) {
+      if (runs == &images || !is_after_sides) {
         last = std::max(last, static_cast<T>(GetTime(grid.t - 1, whole)));
       }
       base = start + last + 1;

@@ -16,11 +16,10 @@ struct GridThw {
   uint32_t h = 0;
   uint32_t w = 0;
   // Of a video: positions from one temporal patch to the next, of which the
-  // whole part counts: transformers' time_interval.
+  // whole part counts.
   float interval = 1;
   // Of a video of Qwen2.5-Omni's or Qwen3-Omni's: positions a second, in place
-  // of `interval`, and the seconds between temporal patches. Text goes on
-  // after the last time.
+  // of `interval`, and the seconds between temporal patches.
   uint32_t ids_per_second = 0;
   double seconds = 0;
   // Placeholders of the video's audio, which are among its own
@@ -37,11 +36,12 @@ struct GridThw {
 //   1  0, 1, 2, …
 //   3  MRoPE, the multimodal rotary position of Qwen2-VL (arXiv 2409.12191),
 //      GLM and ERNIE: text advances all axes alike, an image counts the rows
-//      and columns of its merged grid, and text continues after the larger of
-//      the two. As in transformers 5, text continues after a video's rows and
-//      columns, however long the video is; with Qwen2.5-Omni after its times,
-//      too. A video with its audio is placed as by PlaceAudioInVideo. The times
-//      of Qwen3-Omni are not rounded.
+//      and columns of its merged grid, a video its times, too, and text
+//      continues after the largest of all: as the paper and the authors'
+//      get_rope_index_2, _25 and _3 (Qwen3-VL's repository, rope2d.py). By a
+//      profile with `text_after_sides`, text continues after a video's rows and
+//      columns, as in transformers from 5.3 on. A video with its audio is
+//      placed as by PlaceAudioInVideo. The times of Qwen3-Omni are not rounded.
 //   4  HunyuanVL's: the sequence, then column, row and number of the image for
 //      its tokens and the newline after each row, and the sequence for all
 //      others, among them an image's first and last placeholder.

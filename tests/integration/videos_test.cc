@@ -150,9 +150,9 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
                         "[im_end]\n[im_start]assistant\nA.[im_end]\n");
   }
 
-  // As get_rope_index of transformers 5.23 computes them: text counts up, and
-  // continues behind the rows or columns of an image or a video. Qwen2.5 has 2
-  // positions a second, Qwen3 an image for each temporal patch.
+  // As the authors' code computes them: text counts up, and continues after the
+  // largest position of an image or a video. Qwen2.5 has 2 positions a second,
+  // Qwen3 an image for each temporal patch.
   void CheckPositions(const PackedBatch& batch, size_t begin, size_t end,
                       const Written& written) const {
     const auto ids = batch.Get<int64_t>("input_ids");
@@ -197,7 +197,8 @@ class VideosTest : public ::testing::TestWithParam<const char*> {
         ASSERT_EQ(positions[2 * all + at],
                   next + static_cast<int64_t>(i % columns));
       }
-      next += static_cast<int64_t>(std::max(rows, columns));
+      next += std::max(static_cast<int64_t>(std::max(rows, columns)),
+                       static_cast<int64_t>((t - 1) * interval) + 1);
     }
     EXPECT_EQ(video, written.videos.end());
   }

@@ -21,9 +21,10 @@ namespace {
 using ::testing::HasSubstr;
 
 absl::Status InspectText(const std::string& input, std::string* output,
-                         uint32_t axes = 3) {
+                         uint32_t axes = 3,
+                         const std::string& profile = "qwen2_5_vl") {
   v1::Model model;
-  model.set_profile("qwen2_5_vl");
+  model.set_profile(profile);
   model.set_position_axes(axes);
   EXPECT_TRUE(ApplyModelProfile(&model).ok());
   std::istringstream in(input);
@@ -51,13 +52,39 @@ TEST(InspectPositionsTest, WritesOneListPerAxis) {
   EXPECT_EQ(output, "{\"position_ids\":[[0,1]]}\n");
 }
 
+// A text, a video of three temporal patches of 1x1 tokens, a text. Qwen2.5-VL
+// counts two positions a second, and Qwen3-VL a run of tokens for each patch.
+TEST(InspectPositionsTest, PlacesVideosByTheirSeconds) {
+  const std::string line = R"({"input_ids": [7, 151656, 151656, 151656, 8],)"
+                           R"( "video_grid_thw": [[3, 2, 2]])";
+  const struct {
+    const char* profile;
+    const char* more;
+    const char* first_axis;
+  } cases[] = {
+      {"qwen2_vl", "}", "[0,1,2,3,4]"},
+      {"qwen2_5_vl", "}", "[0,1,3,5,6]"},
+      {"qwen2_5_vl", R"(, "second_per_grid_ts": [1.5]})", "[0,1,4,7,8]"},
+      {"qwen3_vl", "}", "[0,1,2,3,4]"},
+  };
+  for (const auto& c : cases) {
+    std::string output;
+    const absl::Status status =
+        InspectText(line + c.more, &output, 3, c.profile);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_THAT(output, HasSubstr(std::string("[") + c.first_axis))
+        << c.profile << c.more;
+  }
+}
+
 TEST(InspectPositionsTest, NamesBadLines) {
   struct Case {
     const char* line;
     const char* complaint;
   };
   const Case cases[] = {
-      {"{\"ids\": [1]}", "`input_ids`"},
+      {"{\"ids\": [1]}", "unknown key `ids`"},
+      {"{}", "`input_ids`"},
       {"{\"input_ids\": [1, 2.5]}", "`input_ids`[1]"},
       {"{\"input_ids\": [4294967296]}", "`input_ids`[0]"},
       {"{\"input_ids\": [-2147483649]}", "`input_ids`[0]"},
@@ -67,6 +94,14 @@ TEST(InspectPositionsTest, NamesBadLines) {
       {"{\"input_ids\": [1], \"image_grid_thw\": [[1, -2, 2]]}",
        "`image_grid_thw`[0]"},
       {"{\"input_ids\": [1], \"image_grid_thw\": [[1, 2, 2]]}", "only 0 of 1"},
+      {"{\"input_ids\": [1], \"video_grid_thw\": [[1, 2, 2]]}", "only 0 of 1"},
+      {"{\"input_ids\": [1], \"second_per_grid_ts\": [1]}",
+       "each of the 0 grids"},
+      {"{\"input_ids\": [1], \"video_grid_thw\": [[1, 2, 2]], "
+       "\"second_per_grid_ts\": [0]}",
+       "`second_per_grid_ts`[0] is not a number above 0"},
+      {"{\"input_ids\": [1], \"mm_token_type_ids\": [0]}",
+       "unknown key `mm_token_type_ids`"},
   };
   std::string output;
   for (const Case& bad : cases) {

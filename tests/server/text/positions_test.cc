@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "server/model/model_profile.h"
+#include "server/model/profiles.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
@@ -59,35 +60,99 @@ TEST(PositionsTest, TextContinuesAfterTheLargerSideOfAnImage) {
 constexpr int32_t kVideo = 151656;
 constexpr int32_t kAudio = 151646;
 
-// Two texts, an image of 2x4 patches, a text, a video of 4 temporal patches of
-// 4x2 patches, two texts: as get_rope_index of transformers 5 places them for
-// Qwen2.5-VL. The video's rows and columns begin at 5 and its patches
-// `interval` later each, of which the whole part counts; text continues 2 after
-// its start, since its frames have 2 rows of tokens.
-TEST(PositionsTest, VideosAdvanceByTheirSeconds) {
-  const std::vector<int32_t> ids = {11,     12,     kImage, kImage, 13,
-                                    kVideo, kVideo, kVideo, kVideo, kVideo,
-                                    kVideo, kVideo, kVideo, 14,     15};
+// A part of a sample: `text` tokens, or a medium of t x h x w tokens.
+struct Part {
+  int text = 0;
+  int t = 0, h = 0, w = 0;
+  double seconds = 0;  // of a video: between temporal patches
+};
+
+// Positions as get_rope_index_2 and get_rope_index_25 of the authors' training
+// code (rope2d.py of Qwen's repositories) define them: a part begins one after
+// the largest position of all axes of the part before. `per_second` is 0 for
+// Qwen2-VL, whose patches are one apart.
+std::vector<int32_t> PlaceAsAuthors(const std::vector<Part>& parts,
+                                    double per_second) {
+  std::vector<std::vector<int32_t>> axes(3);
+  int32_t next = 0;
+  for (const Part& part : parts) {
+    const int32_t from = next;
+    const auto put = [&](int32_t t, int32_t h, int32_t w) {
+      axes[0].push_back(from + t);
+      axes[1].push_back(from + h);
+      axes[2].push_back(from + w);
+      next = std::max({next, from + t + 1, from + h + 1, from + w + 1});
+    };
+    for (int i = 0; i < part.text; ++i) put(i, i, i);
+    for (int i = 0; i < part.t * part.h * part.w; ++i) {
+      const int patch = i / (part.h * part.w);
+      const double time =
+          per_second == 0 ? patch : patch * part.seconds * per_second;
+      put(static_cast<int32_t>(std::floor(time)), i / part.w % part.h,
+          i % part.w);
+    }
+  }
+  std::vector<int32_t> out;
+  for (const auto& axis : axes) out.insert(out.end(), axis.begin(), axis.end());
+  return out;
+}
+
+TEST(PositionsTest, TextContinuesAfterTheLargestPositionOfAVideo) {
+  const std::vector<std::vector<Part>> samples = {
+      {{2}, {0, 1, 1, 2}, {1}, {0, 4, 2, 1, 25.0 / 24}, {2}},
+      {{1}, {0, 36, 19, 19, 0.5}, {3}},  // longer than its sides
+      {{1}, {0, 2, 19, 7, 0.5}, {3}},    // and not
+      {{0, 3, 1, 1, 1.3}, {0, 2, 1, 2, 4}, {1}, {0, 1, 5, 3}, {4}},
+  };
+  for (const bool has_seconds : {false, true}) {
+    for (const std::vector<Part>& parts : samples) {
+      std::vector<int32_t> ids;
+      std::vector<GridThw> images;
+      std::vector<GridThw> videos;
+      for (const Part& part : parts) {
+        ids.insert(ids.end(), part.text, 11);
+        if (part.text > 0) continue;
+        const GridThw grid = {static_cast<uint32_t>(part.t),
+                              static_cast<uint32_t>(2 * part.h),
+                              static_cast<uint32_t>(2 * part.w)};
+        const bool is_video = part.seconds > 0;
+        ids.insert(ids.end(), part.t * part.h * part.w,
+                   is_video ? kVideo : kImage);
+        (is_video ? videos : images).push_back(grid);
+        if (is_video && has_seconds) {
+          videos.back().interval = static_cast<float>(2 * part.seconds);
+        }
+      }
+      v1::Model model = MakeModel(3);
+      model.mutable_token_ids()->set_video(kVideo);
+      std::vector<int32_t> out(3 * ids.size());
+      ASSERT_TRUE(
+          ComputePositions(ids, images, model, absl::MakeSpan(out), videos)
+              .ok());
+      EXPECT_THAT(out,
+                  ElementsAreArray(PlaceAsAuthors(parts, has_seconds ? 2 : 0)));
+    }
+  }
+}
+
+// As get_rope_index of transformers 5.23 places them for Qwen2.5-VL: text
+// continues 2 after a video's start, since its frames have 2 rows of tokens.
+TEST(PositionsTest, ByTransformersTextContinuesAfterAVideosSides) {
+  const std::vector<int32_t> ids = {11,     kVideo, kVideo, kVideo, kVideo,
+                                    kVideo, kVideo, kVideo, kVideo, 14};
   v1::Model model = MakeModel(3);
   model.mutable_token_ids()->set_video(kVideo);
-  const struct {
-    float seconds;
-    int32_t t[4];
-  } cases[] = {{25.0f / 24, {5, 7, 9, 11}},
-               {0.5f, {5, 6, 7, 8}},
-               {1.3f, {5, 7, 10, 12}}};
-  for (const auto& c : cases) {
-    std::vector<int32_t> out(3 * ids.size());
-    ASSERT_TRUE(ComputePositions(ids, {{1, 2, 4}}, model, absl::MakeSpan(out),
-                                 {{4, 4, 2, 2 * c.seconds}})
-                    .ok());
-    const auto t = [&](int i) { return c.t[i]; };
-    const int32_t expected[] = {
-        0, 1, 2, 2, 4, t(0), t(0), t(1), t(1), t(2), t(2), t(3), t(3), 7, 8,
-        0, 1, 2, 2, 4, 5,    6,    5,    6,    5,    6,    5,    6,    7, 8,
-        0, 1, 2, 3, 4, 5,    5,    5,    5,    5,    5,    5,    5,    7, 8};
-    EXPECT_THAT(out, ElementsAreArray(expected)) << c.seconds;
-  }
+  v1::ModelProfile profile = *FindProfile("qwen2_5_vl");
+  profile.mutable_videos()->set_text_after_sides(true);
+  model.set_profile(AddProfile(profile));
+  std::vector<int32_t> out(3 * ids.size());
+  ASSERT_TRUE(ComputePositions(ids, {}, model, absl::MakeSpan(out),
+                               {{4, 4, 2, 2 * 1.3f}})
+                  .ok());
+  const int32_t expected[] = {0, 1, 1, 3, 3, 6, 6, 8, 8, 3,  //
+                              0, 1, 2, 1, 2, 1, 2, 1, 2, 3,  //
+                              0, 1, 1, 1, 1, 1, 1, 1, 1, 3};
+  EXPECT_THAT(out, ElementsAreArray(expected));
 }
 
 v1::Model OmniModel(const std::string& profile = "qwen2_5_omni") {
