@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "common/sha256.h"
+#include "common/status_macros.h"
 #include "proto/image/job_images.h"
 #include "proto/schedule/fingerprint.h"
 #include "server/config/topology.h"
@@ -96,11 +97,44 @@ absl::Status CheckAudio(const std::vector<const SourceIndex*>& indexes,
       ", or sources without audio"));
 }
 
+absl::Status CheckMediaModules(const std::vector<const SourceIndex*>& indexes,
+                               const v1::Config& config) {
+  const auto check = [&](uint64_t media, absl::string_view what,
+                         v1::Module module,
+                         absl::string_view name) -> absl::Status {
+    if (media == 0 || DpSize(config, module) != 0) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the sources have ", media, " ", what,
+        ", and topology.modules has no module ", name,
+        " that takes them: the language model would be trained on placeholders "
+        "without their content; write `",
+        name, ": {dp: N}` under topology.modules, or leave such samples out"));
+  };
+  uint64_t seen = 0;
+  uint64_t heard = 0;
+  for (const SourceIndex* index : indexes) {
+    seen += index->mark_counts().images + index->num_videos();
+    heard += index->num_clips();
+  }
+  BALLAST_RETURN_IF_ERROR(
+      check(seen, "images and videos", v1::MODULE_VISION, "vision"));
+  return check(heard, "clips of audio", v1::MODULE_AUDIO, "audio");
+}
+
 namespace {
 
 // Version of the way from an audio file to features: libsndfile, which
 // decodes Opus at the rate that its header names, FFmpeg for M4A, and soxr HQ.
 constexpr int kAudioRules = 1;
+
+// Whether the positions of text after a video differ from those of rules 1.
+bool IsPlacedAnew(const v1::Model& model) {
+  const v1::ModelProfile* profile = GetProfile(model);
+  return model.position_axes() == 3 && profile != nullptr &&
+         GetVideoRule(model) == v1::Videos::RULE_QWEN2 &&
+         profile->audio().in_video().ids_per_second() == 0 &&
+         !profile->videos().text_after_sides();
+}
 
 // The numbers of the model's audio.
 std::string AudioText(const v1::AudioFamily& audio) {
@@ -287,6 +321,13 @@ v1::Fingerprint ScheduleFingerprint(
   // differ in how they round. A checkpoint resumes with another.
   if (!rules.ffmpeg.empty() && (HaveVideos(indexes) || HaveAudio(indexes))) {
     entries["delivery.ffmpeg"] = rules.ffmpeg;
+  }
+  // Servers must place the same positions: before, text after a video of
+  // Qwen2-VL's rule continued after its rows and columns. A checkpoint resumes
+  // under the other rule.
+  if (rules.positions > 1 && HaveVideos(indexes) &&
+      IsPlacedAnew(config.model())) {
+    entries["delivery.position_rules"] = absl::StrCat(rules.positions);
   }
   // As FFmpeg's releases: a job has servers of one kind of processor, and
   // resumes on another.

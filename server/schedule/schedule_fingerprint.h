@@ -31,6 +31,11 @@ bool HaveAudio(const std::vector<const SourceIndex*>& indexes);
 absl::Status CheckAudio(const std::vector<const SourceIndex*>& indexes,
                         const v1::Config& config);
 
+// OK if topology.modules has the modules that take the sources' media. Errors:
+// FAILED_PRECONDITION, with what to write.
+absl::Status CheckMediaModules(const std::vector<const SourceIndex*>& indexes,
+                               const v1::Config& config);
+
 // The processor if it is none of x86-64. On ARM the libraries give damaged JPEG
 // files and many videos other pixels, and resampled audio other last bits; mock
 // sources may have other lengths.
@@ -41,9 +46,11 @@ inline constexpr char kProcessor[] = "";
 #endif
 
 // Rules of this release on this machine; tests give others. `ffmpeg` and
-// `processor` are left out if they are empty, as releases before 1.0 did.
+// `processor` are left out if they are empty, as releases before 1.0 did;
+// `positions`, of text after videos, if they are 1, as 1.0 did.
 struct ReleaseRules {
   int text = kTextVersion;
+  int positions = 2;
   std::string ffmpeg = kFfmpegVersion;
   std::string processor = kProcessor;
 };

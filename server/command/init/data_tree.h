@@ -50,11 +50,12 @@ struct SeenFiles {
   uint64_t with_images = 0;
   uint64_t most_images = 0;
   uint64_t most_text = 0;
+  uint64_t with_videos = 0;
   // Likewise with clips of audio.
   uint64_t with_clips = 0;
   uint64_t most_clips = 0;
-  // jsonl: the folder below which every image and clip was found, "" if no
-  // sample that was read has any.
+  // jsonl: the folder below which every image, video and clip was found, "" if
+  // no sample that was read has any.
   std::string media_root;
   // energon: the split that its description says, and whether its samples are
   // to be read as tars are.

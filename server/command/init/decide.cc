@@ -204,6 +204,7 @@ class Decider {
     if (seen_.files.empty()) return NoSource();
     for (const SeenFiles& files : seen_.files) {
       with_images_ += files.with_images;
+      with_videos_ += files.with_videos;
       with_clips_ += files.with_clips;
     }
     BALLAST_ASSIGN_OR_RETURN(model_, ChooseModel(seen_.model, with_clips_ > 0));
@@ -390,7 +391,8 @@ class Decider {
     const std::string dp = absl::StrCat(": {dp: ", ranks(), "}, ");
     std::string encoders;
     const bool hears = with_clips_ > 0 && model_.clip_tokens > 0;
-    if (model_.most_image_tokens > 0 && (with_images_ > 0 || !hears)) {
+    const uint64_t seen = with_images_ + with_videos_;
+    if (model_.most_image_tokens > 0 && (seen > 0 || !hears)) {
       absl::StrAppend(&encoders, "vision", dp);
     }
     if (hears) absl::StrAppend(&encoders, "audio", dp);
@@ -403,6 +405,9 @@ class Decider {
     if (with_clips_ > 0 && !hears) unheard(with_clips_, "clips of audio");
     if (with_images_ > 0 && model_.most_image_tokens == 0) {
       unheard(with_images_, "images");
+    }
+    if (with_videos_ > 0 && model_.most_image_tokens == 0) {
+      unheard(with_videos_, "videos");
     }
     text_.Line("topology:");
     text_.Line(absl::StrCat("  modules: {", encoders,
@@ -473,6 +478,7 @@ class Decider {
   uint64_t most_clips_ = 0;
   // Samples among those read.
   uint64_t with_images_ = 0;
+  uint64_t with_videos_ = 0;
   uint64_t with_clips_ = 0;
 };
 

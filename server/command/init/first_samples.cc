@@ -104,9 +104,19 @@ class Looker {
     }
   }
 
+  struct Media {
+    uint64_t images = 0;
+    uint64_t videos = 0;
+    uint64_t clips = 0;  // of audio
+  };
+
+  template <typename Sample>
+  static Media GetMedia(const Sample& sample) {
+    return {sample.images.size(), sample.videos.size(), sample.clips.size()};
+  }
+
   // A sample that was read: `fault` is the first thing wrong with it.
-  void Count(const absl::Status& fault, uint64_t images, uint64_t clips,
-             uint64_t text) {
+  void Count(const absl::Status& fault, const Media& media, uint64_t text) {
     ++seen_->looked_at;
     if (GetBadKind(fault) == kForOwnTemplate) {
       if (++seen_->for_own_template == 1) {
@@ -118,10 +128,11 @@ class Looker {
       Bad(fault.message());
       return;
     }
-    seen_->with_images += images > 0 ? 1 : 0;
-    seen_->most_images = std::max(seen_->most_images, images);
-    seen_->with_clips += clips > 0 ? 1 : 0;
-    seen_->most_clips = std::max(seen_->most_clips, clips);
+    seen_->with_images += media.images > 0 ? 1 : 0;
+    seen_->most_images = std::max(seen_->most_images, media.images);
+    seen_->with_videos += media.videos > 0 ? 1 : 0;
+    seen_->with_clips += media.clips > 0 ? 1 : 0;
+    seen_->most_clips = std::max(seen_->most_clips, media.clips);
     seen_->most_text = std::max(seen_->most_text, text);
   }
 
@@ -170,7 +181,7 @@ class Looker {
         fault = CheckTurns(text, sample->images.size());
       }
       Count(Annotate(fault, absl::StrCat("sample ", sample->key)),
-            sample->images.size(), sample->clips.size(), sample->text.size);
+            GetMedia(*sample), sample->text.size);
     }
   }
 
@@ -203,11 +214,16 @@ class Looker {
         fault = CheckTurns(std::string(line->text), sample->images.size());
       }
       const std::string place = absl::StrCat(what, " ", line->number);
-      Count(Annotate(fault, place), sample.ok() ? sample->images.size() : 0,
-            sample.ok() ? sample->clips.size() : 0, line->length);
+      Count(Annotate(fault, place), sample.ok() ? GetMedia(*sample) : Media(),
+            line->length);
       if (!sample.ok()) continue;
       std::vector<std::string> files = sample->images;
-      for (const JsonVideo& clip : sample->clips) files.push_back(clip.path);
+      for (const auto* media : {&sample->videos, &sample->clips}) {
+        for (const JsonVideo& each : *media) {
+          files.insert(files.end(), each.frames.begin(), each.frames.end());
+          if (!each.path.empty()) files.push_back(each.path);
+        }
+      }
       FindMedia(files, place);
     }
   }
@@ -254,8 +270,10 @@ class Looker {
                                      ? CheckTurns(row->text, row->images.size())
                                      : row.status();
       Count(Annotate(fault, absl::StrCat("row ", i + 1)),
-            row.ok() ? row->images.size() : 0,
-            row.ok() ? row->audios.size() : 0, row.ok() ? row->text.size() : 0);
+            row.ok() ? Media{row->images.size(), row->videos.size(),
+                             row->audios.size()}
+                     : Media(),
+            row.ok() ? row->text.size() : 0);
     }
     return file.stamp().size;
   }
@@ -268,7 +286,7 @@ class Looker {
     BALLAST_RETURN_IF_ERROR(ReadTokenIndex(
         index, tokens.stamp().size, [&](const TokenDocument& document) {
           ++seen_->samples;
-          if (more()) Count(absl::OkStatus(), 0, 0, document.tokens);
+          if (more()) Count(absl::OkStatus(), {}, document.tokens);
           return absl::OkStatus();
         }));
     return index.stamp().size;

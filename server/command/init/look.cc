@@ -76,6 +76,7 @@ SeenFiles GetFiles(const EnergonFolder& folder, v1::Split split,
   files.first_for_own_template = sizes.first_for_own_template;
   files.with_images = sizes.with_images;
   files.most_images = sizes.most_images > 0 ? sizes.most_images : 1;
+  files.with_videos = sizes.with_videos;
   files.with_clips = sizes.with_clips;
   files.most_clips = sizes.most_clips;
   files.most_text = sizes.most_text;

@@ -48,6 +48,24 @@ v1::Config GetConfig(const std::string& profile) {
   return config;
 }
 
+TEST(CheckMediaModulesTest, MediaThatNoModuleTakesAreRefused) {
+  const Videos none(0), some(3);
+  v1::Config config = GetConfig("qwen2_5_omni");
+  auto& modules = *config.mutable_topology()->mutable_modules();
+  modules["language"].set_dp(1);
+  modules["audio"].set_dp(1);
+  EXPECT_TRUE(CheckMediaModules({&none}, config).ok());
+  const absl::Status status = CheckMediaModules({&none, &some}, config);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("3 images and videos, and topology.modules has no "
+                        "module vision"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("write `vision: {dp: N}`"));
+  modules["vision"].set_dp(2);
+  EXPECT_TRUE(CheckMediaModules({&none, &some}, config).ok());
+}
+
 TEST(JobVideosTest, OneSourceOfAnySplitIsEnough) {
   const Videos none(0), some(3);
   EXPECT_FALSE(HaveVideos({}));
@@ -261,7 +279,7 @@ TEST(ScheduleFingerprintTest, TextIsThatOfOlderReleases) {
     ASSERT_TRUE(sizes.ok()) << sizes.status();
     const v1::Fingerprint fingerprint = ScheduleFingerprint(
         loaded->config, indexes, v1::SPLIT_TRAIN, *sizes, nullptr,
-        {.text = 3, .ffmpeg = "", .processor = ""});
+        {.text = 3, .positions = 1, .ffmpeg = "", .processor = ""});
     std::map<std::string, std::string> entries = {
         {"HASH",
          absl::StrCat(fingerprint.hash(), " ", fingerprint.data_hash())}};

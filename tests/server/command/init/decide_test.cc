@@ -233,6 +233,15 @@ TEST(DecideSetupTest, ClipsBringTheModuleAudio) {
   const v1::Config both = Loaded(seen);
   EXPECT_EQ(both.topology().modules().at("vision").dp(), 1u);
   EXPECT_EQ(both.topology().modules().at("audio").dp(), 1u);
+  // Videos, too, bring the module that sees them.
+  seen.files[0].with_images = seen.files[0].most_images = 0;
+  seen.files[0].with_videos = 2;
+  const v1::Config films = Loaded(seen);
+  EXPECT_EQ(films.topology().modules().at("vision").dp(), 1u);
+  EXPECT_EQ(films.topology().modules().at("audio").dp(), 1u);
+  seen.files[0].with_videos = 0;
+  seen.files[0].with_images = 3;
+  seen.files[0].most_images = 1;
   // A model that takes images alone.
   seen.model = Qwen();
   EXPECT_EQ(Loaded(seen).topology().modules().count("audio"), 0u);

@@ -25,7 +25,7 @@ from PIL import Image
 MODEL = """
 model: {profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 802816}
 batch: {global: 2, micro: 2, max_tokens: 8192}
-topology: {modules: {language: {dp: 2}}}
+topology: {modules: {vision: {dp: 2}, language: {dp: 2}}}
 """
 
 
