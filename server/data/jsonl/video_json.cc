@@ -1,5 +1,6 @@
 #include "server/data/jsonl/video_json.h"
 
+#include <cmath>
 #include <cstddef>
 #include <initializer_list>
 #include <optional>
@@ -34,7 +35,8 @@ absl::StatusOr<std::optional<double>> ReadSeconds(
     element value;
     if (part[name].get(value) != SUCCESS || value.is_null()) continue;
     double number = 0;
-    if (value.get(number) != SUCCESS || !(number >= 0)) {
+    if (value.get(number) != SUCCESS || !(number >= 0) ||
+        !std::isfinite(number)) {
       return DataFaultError(absl::StrCat("`", name, "` of a ", medium,
                                          " is no number of at least 0"));
     }

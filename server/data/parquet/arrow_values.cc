@@ -56,8 +56,12 @@ void AppendScalar(const arrow::Array& array, int64_t i, std::string* json) {
   const Type::type type = array.type_id();
   if (type == Type::FLOAT || type == Type::DOUBLE) {
     const double value = *NumberAt(array, i);
-    if (!std::isfinite(value)) {
+    // Writers of columns put NaN for what is missing. Infinity, which JSON has
+    // not, becomes a text, so that a reader of numbers names it.
+    if (std::isnan(value)) {
       *json += "null";
+    } else if (std::isinf(value)) {
+      AppendJsonText(value < 0 ? "-inf" : "inf", json);
     } else {
       absl::StrAppendFormat(json, "%.17g", value);
     }

@@ -84,6 +84,7 @@ absl::StatusOr<AudioHeader> ReadWav(const Bytes& file, bool is_64) {
   uint64_t block = 0;
   uint64_t long_bytes = 0;
   bool has_format = false;
+  bool is_float = false;
   uint64_t at = 12;
   for (int chunk = 0; chunk < kMaxChunks; ++chunk) {
     BALLAST_ASSIGN_OR_RETURN(const std::string head,
@@ -102,11 +103,10 @@ absl::StatusOr<AudioHeader> ReadWav(const Bytes& file, bool is_64) {
         bytes = left;
       }
       if (bytes > left) return CutShort("samples", bytes, left);
-      if (block != 0) {
-        header.samples = bytes / block;
-      } else {
-        header.scan = "WAV of compressed blocks";
-      }
+      if (block != 0) header.samples = bytes / block;
+      if (block == 0) header.scan = "WAV of compressed blocks";
+      if (is_float)
+        header.scan = "WAV of floats, any of which may be no number";
       return Checked(header);
     }
     if (id == "fmt ") {
@@ -120,6 +120,7 @@ absl::StatusOr<AudioHeader> ReadWav(const Bytes& file, bool is_64) {
       header.rate = static_cast<uint32_t>(Little(format, 4, 4));
       const uint64_t aligned = Little(format, 12, 2);
       const uint64_t bits = Little(format, 14, 2);
+      is_float = tag == kFloat;
       if (tag == kPcm || tag == kFloat || tag == kALaw || tag == kMuLaw) {
         block = header.channels * ((bits + 7) / 8);
         if (block == 0 || aligned != block) {
@@ -227,8 +228,13 @@ std::optional<uint64_t> CountMp3(absl::string_view bytes, size_t at,
   if (!absl::StartsWith(encoder, "LAME") && !absl::StartsWith(encoder, "Lav")) {
     return std::nullopt;
   }
+  // libsndfile leaves out the decoder's own delay, too, and of the padding what
+  // that delay has not replaced, also where the encoder states 0 and 0, as
+  // FFmpeg does when it cuts a file without decoding it.
+  constexpr uint64_t kDecoderDelay = 529;
   const uint64_t trimmed = Big(bytes, next + 21, 3);
-  const uint64_t silent = (trimmed >> 12) + (trimmed & 0xFFF);
+  const uint64_t silent =
+      (trimmed >> 12) + std::max(trimmed & 0xFFF, kDecoderDelay);
   const uint64_t all = frames * frame.samples;
   if (all <= silent) return std::nullopt;
   return all - silent;

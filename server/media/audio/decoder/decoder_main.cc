@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,18 +38,38 @@ float Sum(const float* values, uint32_t count) {
   return sum;
 }
 
-// The mean of a stream's channels at the models' rate, as librosa.load gives
-// it: float32, soxr HQ. Thread-compatible.
+// Replaces *mono by the mean of the channels of `frames` interleaved frames,
+// which follow `before` others. False: a mean is no number, so that a sample is
+// none, or the samples are beyond float32.
+bool MixDown(const float* interleaved, size_t frames, uint32_t channels,
+             uint64_t before, std::vector<float>* mono, Fault* fault) {
+  mono->resize(frames);
+  for (size_t i = 0; i < frames; ++i) {
+    (*mono)[i] = Sum(interleaved + i * channels, channels) /
+                 static_cast<float>(channels);
+    if (std::isfinite((*mono)[i])) continue;
+    *fault = {
+        Outcome::kRefused,
+        "sample " + std::to_string(before + i) +
+            " is not a finite number (nan or inf); wanted finite samples "
+            "alone: was the file written by a program that divided by 0?"};
+    return false;
+  }
+  return true;
+}
+
+// A stream's samples at the models' rate, as librosa.load gives them: float32,
+// soxr HQ. Thread-compatible.
 class MonoResampler {
  public:
-  MonoResampler(uint32_t rate, uint32_t channels);
+  explicit MonoResampler(uint32_t rate);
   ~MonoResampler();
   MonoResampler(const MonoResampler&) = delete;
   MonoResampler& operator=(const MonoResampler&) = delete;
 
-  // Replaces *out by what follows from the next `frames` interleaved frames.
-  // False: soxr has failed.
-  bool Add(const float* interleaved, size_t frames, std::vector<float>* out);
+  // Replaces *out by what follows from the next samples. False: soxr has
+  // failed.
+  bool Add(const std::vector<float>& mono, std::vector<float>* out);
   // Likewise from the end of the stream.
   bool Finish(std::vector<float>* out);
 
@@ -56,14 +77,11 @@ class MonoResampler {
   bool Resample(const float* samples, size_t count, std::vector<float>* out);
 
   const uint32_t rate_;
-  const uint32_t channels_;
   soxr_t soxr_ = nullptr;  // null where the rates are equal
   bool is_open_ = true;
-  std::vector<float> mono_;
 };
 
-MonoResampler::MonoResampler(uint32_t rate, uint32_t channels)
-    : rate_(rate), channels_(channels) {
+MonoResampler::MonoResampler(uint32_t rate) : rate_(rate) {
   if (rate == kModelRate) return;
   const soxr_io_spec_t form = soxr_io_spec(SOXR_FLOAT32_I, SOXR_FLOAT32_I);
   const soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
@@ -75,18 +93,13 @@ MonoResampler::MonoResampler(uint32_t rate, uint32_t channels)
 
 MonoResampler::~MonoResampler() { soxr_delete(soxr_); }
 
-bool MonoResampler::Add(const float* interleaved, size_t frames,
+bool MonoResampler::Add(const std::vector<float>& mono,
                         std::vector<float>* out) {
-  mono_.resize(frames);
-  const auto channels = static_cast<float>(channels_);
-  for (size_t i = 0; i < frames; ++i) {
-    mono_[i] = Sum(interleaved + i * channels_, channels_) / channels;
-  }
   if (rate_ == kModelRate) {
-    *out = mono_;
+    *out = mono;
     return true;
   }
-  return frames == 0 || Resample(mono_.data(), frames, out);
+  return mono.empty() || Resample(mono.data(), mono.size(), out);
 }
 
 bool MonoResampler::Finish(std::vector<float>* out) {
@@ -170,19 +183,24 @@ Fault OtherCount(uint64_t found, uint64_t wanted) {
 // False: the server is gone, or `fault`.
 bool AnswerRead(const Request& request, AudioInput* input, Fault* fault) {
   Facts facts = input->facts();
-  MonoResampler resampler(facts.rate, facts.channels);
+  MonoResampler resampler(facts.rate);
   RangeWriter writer(request.first, request.samples);
   std::vector<float> frames(kFrames * facts.channels);
-  std::vector<float> mono;
+  std::vector<float> mixed;
+  std::vector<float> mono;  // at the models' rate
   const Fault no_resampler = {Outcome::kRefused, "soxr cannot resample it"};
   facts.frames = 0;
   while (!writer.is_done()) {
     const size_t got = input->Read(frames.data(), kFrames, fault);
     if (fault->outcome != Outcome::kOk) return false;
     if (got == 0) break;
+    if (!MixDown(frames.data(), got, facts.channels, facts.frames, &mixed,
+                 fault)) {
+      return false;
+    }
     facts.frames += got;
     if (facts.frames > request.frames) break;
-    if (!resampler.Add(frames.data(), got, &mono)) {
+    if (!resampler.Add(mixed, &mono)) {
       *fault = no_resampler;
       return false;
     }
@@ -208,8 +226,13 @@ bool AnswerRead(const Request& request, AudioInput* input, Fault* fault) {
 bool AnswerCount(AudioInput* input, Fault* fault) {
   Facts facts = input->facts();
   std::vector<float> frames(kFrames * facts.channels);
+  std::vector<float> mono;
   facts.frames = 0;
   while (const size_t got = input->Read(frames.data(), kFrames, fault)) {
+    if (!MixDown(frames.data(), got, facts.channels, facts.frames, &mono,
+                 fault)) {
+      return false;
+    }
     facts.frames += got;
   }
   return fault->outcome == Outcome::kOk && SendEnd(facts);

@@ -8,8 +8,11 @@ extern "C" {
 }
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "server/media/audio/decoder/audio_input.h"
+#include "server/media/audio/decoder/edit_list.h"
 #include "server/media/video/decoder/media_input.h"
 
 namespace ballast::audio_decoder {
@@ -70,29 +73,47 @@ class FfmpegInput : public AudioInput {
 
   size_t Read(float* to, size_t most, Fault* fault) override {
     const auto channels = static_cast<int>(facts_.channels);
-    video_decoder::Fault why;
-    if (at_ == frame_->nb_samples && !NextFrame(&why)) {
-      if (why.outcome != video_decoder::Outcome::kOk) Take(why, fault);
-      return 0;
-    }
-    const auto format = static_cast<AVSampleFormat>(frame_->format);
-    size_t got = static_cast<size_t>(frame_->nb_samples - at_);
-    got = std::min(got, most);
-    if (facts_.frames != 0) {
-      got = std::min<uint64_t>(got, facts_.frames - given_);
-    }
-    for (size_t i = 0; i < got; ++i, ++at_) {
-      for (int c = 0; c < channels; ++c) {
-        *to++ = GetSample(*frame_, format, c, channels, at_);
+    for (; next_ < stretches_.size(); ++next_, given_ = 0) {
+      const Stretch& stretch = stretches_[next_];
+      const auto left = static_cast<uint64_t>(stretch.length() - given_);
+      if (left == 0) continue;
+      auto got = static_cast<size_t>(std::min<uint64_t>(left, most));
+      if (stretch.is_silent) {
+        std::fill_n(to, got * facts_.channels, 0.0F);
+        given_ += static_cast<int64_t>(got);
+        return got;
       }
+      video_decoder::Fault why;
+      const int64_t wanted = stretch.from + given_;
+      while (wanted >= decoded_) {
+        if (NextFrame(&why)) continue;
+        if (why.outcome != video_decoder::Outcome::kOk) Take(why, fault);
+        return 0;
+      }
+      int at = frame_->nb_samples - static_cast<int>(decoded_ - wanted);
+      got = std::min<size_t>(got, static_cast<size_t>(frame_->nb_samples - at));
+      const auto format = static_cast<AVSampleFormat>(frame_->format);
+      for (size_t i = 0; i < got; ++i, ++at) {
+        for (int c = 0; c < channels; ++c) {
+          *to++ = GetSample(*frame_, format, c, channels, at);
+        }
+      }
+      given_ += static_cast<int64_t>(got);
+      return got;
     }
-    given_ += got;
-    return got;
+    return 0;
   }
 
  private:
   bool OpenCodec(video_decoder::Fault* why) {
     const AVCodecParameters& form = *input_->stream()->codecpar;
+    // A decoder of another may be there or not.
+    if (form.codec_id != AV_CODEC_ID_AAC && form.codec_id != AV_CODEC_ID_ALAC) {
+      *why = {video_decoder::Outcome::kRefused,
+              std::string("audio of codec ") + avcodec_get_name(form.codec_id) +
+                  "; wanted AAC or ALAC"};
+      return false;
+    }
     facts_.rate = static_cast<uint32_t>(std::max(form.sample_rate, 0));
     facts_.channels =
         static_cast<uint32_t>(std::max(form.ch_layout.nb_channels, 0));
@@ -117,12 +138,13 @@ class FfmpegInput : public AudioInput {
     return status >= 0;
   }
 
-  // The first packet's time is below 0 by the encoder's priming. The header's
-  // duration contains it; a fragmented file's does not count all.
+  // Finds what is played: by the edit list of MP4; of other containers all but
+  // the encoder's priming, by which the first packet's time is below 0. A
+  // fragmented file's header does not count all samples.
   bool ReadFirst(video_decoder::Fault* why) {
     if (!input_->ReadPacket(packet_.get(), why)) {
       if (why->outcome == video_decoder::Outcome::kOk) {
-        *why = {video_decoder::Outcome::kRefused, "the file holds no sample"};
+        *why = {video_decoder::Outcome::kRefused, "the file contains no audio"};
       }
       return false;
     }
@@ -134,34 +156,47 @@ class FfmpegInput : public AudioInput {
                  ? 0
                  : av_rescale_q(time, stream.time_base, sample);
     };
-    skipped_ = std::max<int64_t>(0, -in_samples(packet_->pts));
-    const int64_t all = in_samples(stream.duration) - skipped_;
-    if (input_->ReasonToScan().empty() && all > 0) {
-      facts_.frames = static_cast<uint64_t>(all);
+    const int64_t all = in_samples(stream.duration);
+    const bool is_counted = input_->ReasonToScan().empty() && all > 0;
+    const EditList list =
+        input_->IsMp4() ? ReadEditList(input_.get(), stream.id) : EditList();
+    if (list.edits.empty()) {
+      const int64_t skipped = std::max<int64_t>(0, -in_samples(packet_->pts));
+      stretches_ = {{skipped, is_counted && all > skipped ? all : kToTheEnd}};
+    } else {
+      const double unit = av_q2d(stream.time_base) * sample.den;
+      why->reason.clear();
+      if (!GetStretches(list, unit, static_cast<uint32_t>(sample.den),
+                        is_counted ? all : kToTheEnd, &stretches_,
+                        &why->reason)) {
+        why->outcome = video_decoder::Outcome::kRefused;
+        return false;
+      }
+    }
+    if (stretches_.back().to == kToTheEnd) return true;
+    for (const Stretch& stretch : stretches_) {
+      facts_.frames += static_cast<uint64_t>(stretch.length());
     }
     return true;
   }
 
-  // Moves to a frame with a sample that counts.
+  // Moves to the next frame.
   bool NextFrame(video_decoder::Fault* why) {
-    while (facts_.frames == 0 || given_ < facts_.frames) {
+    while (true) {
       const int status = avcodec_receive_frame(codec_.get(), frame_.get());
       if (status == AVERROR(EAGAIN)) {
         if (!SendPacket(why)) return false;
         continue;
       }
-      if (status == AVERROR_EOF) break;
+      if (status == AVERROR_EOF) return false;
       if (status < 0) {
         *why = video_decoder::GetFault(status, "decoding");
-        break;
+        return false;
       }
-      if (!CheckFrame(why)) break;
-      at_ = static_cast<int>(std::min<int64_t>(skipped_, frame_->nb_samples));
-      skipped_ -= at_;
-      if (at_ < frame_->nb_samples) return true;
+      if (!CheckFrame(why)) return false;
+      decoded_ += frame_->nb_samples;
+      if (frame_->nb_samples > 0) return true;
     }
-    at_ = frame_->nb_samples = 0;
-    return false;
   }
 
   bool CheckFrame(video_decoder::Fault* why) const {
@@ -200,9 +235,10 @@ class FfmpegInput : public AudioInput {
   std::unique_ptr<AVFrame, FreeDecoding> frame_;
   Facts facts_ = {};
   bool is_held_ = false;  // the first packet is in packet_
-  int64_t skipped_ = 0;   // samples still to be cut off at the start
-  int at_ = 0;            // in frame_
-  uint64_t given_ = 0;
+  std::vector<Stretch> stretches_;
+  size_t next_ = 0;      // of them
+  int64_t given_ = 0;    // samples of the next
+  int64_t decoded_ = 0;  // samples up to the end of frame_
 };
 
 }  // namespace

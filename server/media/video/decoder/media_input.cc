@@ -187,7 +187,7 @@ Mp4Box::Mp4Box(const uint8_t (&head)[16]) : length(ReadNumber(head, 4)) {
 }
 
 bool MediaInput::HasFragments() {
-  if (strstr(format_->iformat->name, "mp4") == nullptr) return false;
+  if (!IsMp4()) return false;
   uint64_t at = 0;
   for (int boxes = 0; boxes < 4096 && at + 16 <= bytes_; ++boxes) {
     uint8_t head[16];
@@ -223,10 +223,14 @@ bool MediaInput::ReadPacket(AVPacket* packet, Fault* fault) {
   }
 }
 
+bool MediaInput::IsMp4() const {
+  return strstr(format_->iformat->name, "mp4") != nullptr;
+}
+
 bool MediaInput::CanHidePayload() const { return ReasonToScan().empty(); }
 
 std::string MediaInput::ReasonToScan() const {
-  if (strstr(format_->iformat->name, "mp4") == nullptr) {
+  if (!IsMp4()) {
     return std::string(format_->iformat->name) +
            ": the header does not list the frames";
   }
@@ -238,14 +242,12 @@ std::string MediaInput::ReasonToScan() const {
 
 bool MediaInput::CanSeek() const {
   const char* name = format_->iformat->name;
-  return (strstr(name, "mp4") != nullptr && !has_fragments_) ||
-         strstr(name, "matroska") != nullptr;
+  return (IsMp4() && !has_fragments_) || strstr(name, "matroska") != nullptr;
 }
 
 bool MediaInput::SeekTo(int64_t decoding_time, int64_t time) {
   // Matroska's index holds times of presentation.
-  const bool is_mp4 = strstr(format_->iformat->name, "mp4") != nullptr;
-  return av_seek_frame(format_, stream_, is_mp4 ? decoding_time : time,
+  return av_seek_frame(format_, stream_, IsMp4() ? decoding_time : time,
                        AVSEEK_FLAG_BACKWARD) >= 0;
 }
 

@@ -86,6 +86,7 @@ class MediaInput {
   void HidePayload() { is_hidden_ = true; }
   // Whether HidePayload leaves packets, times and flags as they are.
   bool CanHidePayload() const;
+  bool IsMp4() const;
   // Why the headers alone do not describe every packet.
   std::string ReasonToScan() const;
 

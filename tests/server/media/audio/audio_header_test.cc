@@ -123,6 +123,13 @@ TEST(AudioHeaderTest, Mp3CountsWithoutDelayAndPadding) {
     EXPECT_EQ(header->samples, 9 * 1152 - 576 - 1000);
   }
   ExpectFault(mp3.substr(0, 2000), "cut short: MP3 of 4170 bytes");
+  // libsndfile leaves out 529 samples more at the start, and as many fewer at
+  // the end, if there are so many.
+  for (const uint64_t padding : {0, 100, 529}) {
+    const auto header =
+        Read(Mp3(Info(9, 417 * 10, 576, padding, "Lavc59.37"), 10));
+    EXPECT_EQ(header->samples, 9 * 1152 - (576 + 529));
+  }
 }
 
 TEST(AudioHeaderTest, Mp3WithoutACountIsReadWhole) {

@@ -8,13 +8,16 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/small_file.h"
+#include "server/media/video/video_reader.h"
 #include "server/sample/data_fault.h"
 #include "tests/fakes/read_file.h"
 #include "tests/server/media/audio/golden_audio.h"
@@ -131,7 +134,7 @@ TEST(AudioReaderTest, EachFormatHasTheCountAndAudioOfItsSource) {
   const Encoding encodings[] = {
       {"a.wav", "", AudioFormat::kWav, 44100, kAll, false},
       {"a24.wav", "-c:a pcm_s24le", AudioFormat::kWav, 44100, kAll, false},
-      {"float.wav", "-c:a pcm_f32le", AudioFormat::kWav, 44100, kAll, false},
+      {"float.wav", "-c:a pcm_f32le", AudioFormat::kWav, 44100, kAll, true},
       {"mulaw.wav", "-c:a pcm_mulaw", AudioFormat::kWav, 44100, kAll, false},
       {"rf64.wav", "-rf64 always", AudioFormat::kWav, 44100, kAll, false},
       {"pipe.wav", "-f wav - >", AudioFormat::kWav, 44100, kAll, false},
@@ -220,6 +223,159 @@ TEST(AudioReaderTest, ReadsTheAudioOfAVideo) {
   EXPECT_TRUE(absl::StrContains(none.status().message(),
                                 "the file has no audio stream"))
       << none.status();
+}
+
+// A WAV file of float32 at 16 kHz.
+std::string MakeFloatWav(const std::vector<float>& samples) {
+  std::string wav = MakeWav(std::vector<int16_t>(2 * samples.size()), 16000, 1);
+  const auto put = [&](size_t at, uint32_t value, size_t bytes) {
+    std::memcpy(&wav[at], &value, bytes);
+  };
+  put(20, 3, 2);  // floats
+  put(28, 16000 * 4, 4);
+  put(32, 4, 2);
+  put(34, 32, 2);
+  std::memcpy(&wav[44], samples.data(), samples.size() * sizeof(float));
+  return wav;
+}
+
+TEST(AudioReaderTest, SamplesThatAreNotFiniteAreADataFault) {
+  AudioReader reader;
+  std::vector<float> samples(5000, 0.25F);
+  const OpenAudio sound(WriteFile("sound.wav", MakeFloatWav(samples)));
+  const auto facts = reader.ReadFacts(sound.bytes);
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(),
+                            std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity()}) {
+    samples[4321] = value;
+    const OpenAudio file(WriteFile("not.wav", MakeFloatWav(samples)));
+    for (const absl::Status& status :
+         {reader.ReadFacts(file.bytes).status(),
+          reader.ReadSamples(file.bytes, *facts, {0, 5000}).status()}) {
+      EXPECT_TRUE(IsDataFault(status)) << status;
+      EXPECT_TRUE(absl::StrContains(status.message(),
+                                    "sample 4321 is not a finite number"))
+          << status;
+    }
+  }
+}
+
+// Replaces the edit list of the only track of `mp4`, whose boxes of metadata
+// are at its end, by edits of (duration in ms, media time).
+std::string WithEdits(std::string mp4,
+                      const std::vector<std::pair<uint32_t, int32_t>>& edits) {
+  const size_t elst = mp4.rfind("elst") - 4;
+  const auto get = [&](size_t at) {
+    uint32_t value = 0;
+    for (size_t i = 0; i < 4; ++i) {
+      value = value << 8 | static_cast<uint8_t>(mp4[at + i]);
+    }
+    return value;
+  };
+  const auto big = [](uint32_t value) {
+    std::string bytes;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+      bytes.push_back(static_cast<char>(value >> shift));
+    }
+    return bytes;
+  };
+  std::string list =
+      big(0) + "elst" + big(0) + big(static_cast<uint32_t>(edits.size()));
+  for (const auto& [duration, time] : edits) {
+    list += big(duration) + big(static_cast<uint32_t>(time)) + big(1 << 16);
+  }
+  list.replace(0, 4, big(static_cast<uint32_t>(list.size())));
+  const uint32_t old = get(elst);
+  for (const char* box : {"moov", "trak", "edts"}) {
+    const size_t at = mp4.rfind(box) - 4;
+    mp4.replace(at, 4, big(get(at) + static_cast<uint32_t>(list.size()) - old));
+  }
+  return mp4.replace(elst, old, list);
+}
+
+TEST(AudioReaderTest, PlaysWhatTheEditListSays) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "no ffmpeg";
+  constexpr int32_t kPriming = 1024;
+  const std::string whole = ReadFile(Encode("edit.m4a", "-ar 16000 -c:a aac"));
+  AudioReader reader;
+  const auto read = [&](const std::string& bytes) {
+    const OpenAudio file(WriteFile("edited.m4a", bytes));
+    const auto facts = reader.ReadFacts(file.bytes);
+    EXPECT_TRUE(facts.ok()) << facts.status();
+    const auto samples =
+        reader.ReadSamples(file.bytes, *facts, {0, facts->samples});
+    EXPECT_TRUE(samples.ok()) << samples.status();
+    return *samples;
+  };
+  const std::vector<float> all = read(whole);
+  ASSERT_EQ(all.size(), 24000u);
+  const auto part = [&](size_t from, size_t to) {
+    return std::vector<float>(all.begin() + from, all.begin() + to);
+  };
+  // The end.
+  EXPECT_EQ(read(WithEdits(whole, {{850, kPriming}})), part(0, 13600));
+  // Nothing is played first, which is left out; then two parts, with silence
+  // between them.
+  std::vector<float> wanted = part(3200, 8000);
+  wanted.resize(wanted.size() + 1600);
+  const std::vector<float> more = part(12800, 17600);
+  wanted.insert(wanted.end(), more.begin(), more.end());
+  EXPECT_EQ(read(WithEdits(whole, {{250, -1},
+                                   {300, kPriming + 3200},
+                                   {100, -1},
+                                   {300, kPriming + 12800}})),
+            wanted);
+  // A gap in the stream, and an edit up to the stream's end.
+  wanted = part(0, 1600);
+  const std::vector<float> rest = part(8000, 24000);
+  wanted.insert(wanted.end(), rest.begin(), rest.end());
+  EXPECT_EQ(read(WithEdits(whole, {{100, kPriming}, {1000, kPriming + 8000}})),
+            wanted);
+  // Twice.
+  const OpenAudio twice(WriteFile(
+      "twice.m4a", WithEdits(whole, {{300, kPriming}, {300, kPriming}})));
+  const absl::Status status = reader.ReadFacts(twice.bytes).status();
+  EXPECT_TRUE(IsDataFault(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "plays audio twice"))
+      << status;
+}
+
+// A cut without decoding leaves an edit list for each track.
+TEST(AudioReaderTest, ThePicturesOfACutVideoLastAsLongAsItsAudio) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "no ffmpeg";
+  const std::string m4a = Encode("long.m4a", "-ar 16000 -c:a aac");
+  const std::string pictures =
+      MakeVideo("long.mp4", "32x32", "2", "-c:v libx264 -g 15 -bf 2");
+  const std::string both = VideoPath("long_both.mp4");
+  RunFfmpeg(absl::StrCat("-i ", pictures, " -i ", m4a,
+                         " -map 0:v -map 1:a -c copy ", both));
+  const std::string cut = VideoPath("cut_both.mp4");
+  RunFfmpeg(absl::StrCat("-ss 0.4 -i ", both, " -t 0.7 -c copy ", cut));
+  const OpenVideo video(cut);
+  VideoReader frames(1);
+  const auto facts = frames.ReadFacts(video.bytes);
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  AudioReader reader;
+  const OpenAudio audio(cut);
+  const auto heard = reader.ReadFacts(audio.bytes, /*in_video=*/true);
+  ASSERT_TRUE(heard.ok()) << heard.status();
+  // A frame, and a block of AAC.
+  EXPECT_NEAR(static_cast<double>(heard->samples) / 16000,
+              facts->frames() / 30.0, 1.0 / 30 + 0.064);
+  EXPECT_TRUE(
+      reader.ReadSamples(audio.bytes, *heard, {0, heard->samples}).ok());
+}
+
+TEST(AudioReaderTest, OtherCodecsInMp4AreRefusedByName) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "no ffmpeg";
+  AudioReader reader;
+  const OpenAudio file(Encode("mp3.mp4", "-c:a libmp3lame"));
+  const absl::Status status = reader.ReadFacts(file.bytes).status();
+  EXPECT_TRUE(IsDataFault(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(),
+                                "audio of codec mp3; wanted AAC or ALAC"))
+      << status;
 }
 
 TEST(AudioReaderTest, Mp3OfAPipeIsCountedByDecoding) {
