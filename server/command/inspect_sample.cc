@@ -223,9 +223,11 @@ absl::Status AddFamilyImages(const OpenedJob& job, const Found& found,
                                  {"crops", std::move(crops)},
                                  {"image_tokens", share.placeholders}});
   }
+  FrameTimes times = indexed.times;
   for (const IndexedVideo& video : indexed.videos) {
-    BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
-                             PlanIndexedVideo(*images.video(), video));
+    BALLAST_ASSIGN_OR_RETURN(
+        const VideoPlan plan,
+        PlanIndexedVideo(*images.video(), video, TakeTimes(video, &times)));
     (*json)["videos"].push_back(
         {{"frames", plan.frames.size()},
          {"resized_h", plan.height},

@@ -128,7 +128,7 @@ absl::Status InspectFile(const InspectVideoOptions& options,
   indexed.end = options.clip.end.value_or(0);
   BALLAST_ASSIGN_OR_RETURN(
       const VideoPlan plan,
-      PlanVideo(options.model, {facts.frames(), facts.fps},
+      PlanVideo(options.model, {facts.frames(), facts.fps, facts.times},
                 turn ? facts.shown_height() : facts.height,
                 turn ? facts.shown_width() : facts.width, options.clip,
                 options.seed.value_or(SeedOfVideo(indexed))));

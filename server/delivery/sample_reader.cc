@@ -265,8 +265,9 @@ absl::StatusOr<MediaText> SampleReader::GetMediaText(
   BALLAST_ASSIGN_OR_RETURN(
       const IndexedSample indexed,
       source(request.record.source).index().sample(request.record.ordinal));
-  absl::StatusOr<MediaText> text = PlanMediaText(
-      images_->video(), images_->audio(), indexed.videos, indexed.clips);
+  absl::StatusOr<MediaText> text =
+      PlanMediaText(images_->video(), images_->audio(), indexed.videos,
+                    indexed.clips, indexed.times);
   if (text.ok()) return text;
   // The schedule would have reported it.
   return absl::InternalError(text.status().message());
@@ -353,13 +354,13 @@ absl::StatusOr<std::optional<DataFault>> SampleReader::ReadClips(
 }
 
 absl::StatusOr<std::optional<DataFault>> SampleReader::ReadVideo(
-    const RawVideo& raw, const IndexedVideo& indexed, uint64_t number,
-    const SampleRequest& request, Place place, DecodedCounters* decoded,
-    SampleWork* work, size_t* crop) const {
+    const RawVideo& raw, const IndexedVideo& indexed, FrameTimes times,
+    uint64_t number, const SampleRequest& request, Place place,
+    DecodedCounters* decoded, SampleWork* work, size_t* crop) const {
   work->active->Stage("decoding a video");
   const Stopwatch decoding(instruments_ ? &instruments_->decode_video
                                         : nullptr);
-  BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan, videos_->Plan(indexed));
+  BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan, videos_->Plan(indexed, times));
   const size_t first = *crop;
   if (first + plan.frames.size() > request.grids.size() ||
       request.grids[first].height != plan.height ||
@@ -422,6 +423,7 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
   ImageDecoder& decoder = ThreadDecoder(image_options_);
   uint32_t warnings = 0;
   size_t crop = 0;  // of the sample
+  FrameTimes times = indexed.times;
   for (MediaOrder order(sizes.size(), indexed.videos); order.Next();) {
     const uint64_t i = order.number();
     if (order.is_video()) {
@@ -435,9 +437,11 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
           return fault->In(absl::StrCat("video ", i));
         }
       }
-      BALLAST_ASSIGN_OR_RETURN(const std::optional<DataFault> of_video,
-                               ReadVideo(raw->videos[i], indexed.videos[i], i,
-                                         request, place, decoded, work, &crop));
+      BALLAST_ASSIGN_OR_RETURN(
+          const std::optional<DataFault> of_video,
+          ReadVideo(raw->videos[i], indexed.videos[i],
+                    TakeTimes(indexed.videos[i], &times), i, request, place,
+                    decoded, work, &crop));
       if (of_video.has_value()) return *of_video;
       continue;
     }

@@ -112,9 +112,9 @@ class SampleReader {
   // Decodes a video, the sample's `number`-th; its frames are the crops from
   // `crop` on, which is moved past them. `decoded` may be null.
   absl::StatusOr<std::optional<DataFault>> ReadVideo(
-      const RawVideo& raw, const IndexedVideo& indexed, uint64_t number,
-      const SampleRequest& request, Place place, DecodedCounters* decoded,
-      SampleWork* work, size_t* crop) const;
+      const RawVideo& raw, const IndexedVideo& indexed, FrameTimes times,
+      uint64_t number, const SampleRequest& request, Place place,
+      DecodedCounters* decoded, SampleWork* work, size_t* crop) const;
 
   const v1::Config* const config_;
   const std::vector<const SampleSource*> sources_;

@@ -20,7 +20,8 @@ std::string DescribeSize(const IndexedVideo& video) {
 bool IsSame(const IndexedVideo& a, const IndexedVideo& b) {
   return a.frames == b.frames && a.width == b.width && a.height == b.height &&
          a.fps == b.fps && a.rotation == b.rotation &&
-         !((a.flags ^ b.flags) & IndexedVideo::kIsList);
+         !((a.flags ^ b.flags) &
+           (IndexedVideo::kIsList | IndexedVideo::kHasTimes));
 }
 
 // Makes the frames of a list of pictures.
@@ -76,12 +77,12 @@ SampleVideoReader::SampleVideoReader(const v1::Model& model,
       reader_(std::make_unique<VideoReader>(
           processes, DecoderProcess::Options{.counters = counters})) {}
 
-absl::StatusOr<VideoPlan> SampleVideoReader::Plan(
-    const IndexedVideo& video) const {
+absl::StatusOr<VideoPlan> SampleVideoReader::Plan(const IndexedVideo& video,
+                                                  FrameTimes times) const {
   if (!model_.has_value()) {
     return absl::InternalError("a video, and the model takes none");
   }
-  absl::StatusOr<VideoPlan> plan = PlanIndexedVideo(*model_, video);
+  absl::StatusOr<VideoPlan> plan = PlanIndexedVideo(*model_, video, times);
   if (plan.ok()) return plan;
   return absl::InternalError(plan.status().message());
 }

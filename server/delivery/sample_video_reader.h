@@ -37,7 +37,8 @@ class SampleVideoReader {
 
   // Errors: INTERNAL (the index has a video that cannot be planned, which the
   // schedule would have reported).
-  absl::StatusOr<VideoPlan> Plan(const IndexedVideo& video) const;
+  absl::StatusOr<VideoPlan> Plan(const IndexedVideo& video,
+                                 FrameTimes times = {}) const;
 
   // Decodes the planned frames, resizes each and writes it to place(i).
   // `pictures` decodes the pictures of a video that is a list of them, and may

@@ -75,14 +75,14 @@ class Probe {
  public:
   Probe(VideoProbe read, size_t most) : read_(std::move(read)), most_(most) {}
 
-  absl::StatusOr<IndexedVideo> Read(const RawVideo& video) {
+  absl::StatusOr<VideoProbed> Read(const RawVideo& video) {
     const std::optional<Place> place = GetPlace(video);
     if (place.has_value()) {
       MutexLock lock(&mutex_);
       const auto found = known_.find(*place);
       if (found != known_.end()) return found->second;
     }
-    absl::StatusOr<IndexedVideo> facts = ReadAnew(video);
+    absl::StatusOr<VideoProbed> facts = ReadAnew(video);
     const bool is_final = facts.ok() || absl::IsInvalidArgument(facts.status());
     if (place.has_value() && is_final) {
       MutexLock lock(&mutex_);
@@ -96,8 +96,8 @@ class Probe {
   }
 
  private:
-  absl::StatusOr<IndexedVideo> ReadAnew(const RawVideo& video) {
-    absl::StatusOr<IndexedVideo> facts = read_(video);
+  absl::StatusOr<VideoProbed> ReadAnew(const RawVideo& video) {
+    absl::StatusOr<VideoProbed> facts = read_(video);
     if (facts.ok()) return facts;
     // For an index, a file on which the process is silent is bad.
     if (absl::IsDeadlineExceeded(facts.status())) {
@@ -113,7 +113,7 @@ class Probe {
   const VideoProbe read_;
   const size_t most_;
   Mutex mutex_;
-  absl::flat_hash_map<Place, absl::StatusOr<IndexedVideo>> known_
+  absl::flat_hash_map<Place, absl::StatusOr<VideoProbed>> known_
       ABSL_GUARDED_BY(mutex_);
   // Oldest first.
   std::deque<Place> order_ ABSL_GUARDED_BY(mutex_);
@@ -129,14 +129,14 @@ VideoProbe RememberFacts(VideoProbe read, size_t most) {
 VideoProbe MakeVideoProbe(FactsReader read, size_t most) {
   return RememberFacts(
       [read = std::move(read)](
-          const RawVideo& video) -> absl::StatusOr<IndexedVideo> {
+          const RawVideo& video) -> absl::StatusOr<VideoProbed> {
         const absl::StatusOr<VideoFacts> facts =
             read({video.fd->get(), video.offset, video.size});
         if (!facts.ok()) return facts.status();
         const absl::Status work =
             CheckDecodedPixels(MostPacketsToAFrame(facts->table), *facts);
         if (!work.ok()) return work;
-        return GetIndexedVideo(*facts);
+        return VideoProbed(GetIndexedVideo(*facts), facts->times);
       },
       most);
 }
@@ -274,7 +274,7 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
   BALLAST_ASSIGN_OR_RETURN(
       const MediaText media,
       PlanMediaText(model.video(), model.audio(), sample.video_facts,
-                    sample.clip_facts));
+                    sample.clip_facts, sample.video_times));
   measured.placeholders += media.placeholders;
   const bool is_built_in =
       !IsCheckpointTemplate(text.text->model().chat_template());

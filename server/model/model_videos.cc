@@ -204,7 +204,9 @@ IndexedVideo GetIndexedVideo(const VideoFacts& facts) {
     video.key_frames +=
         facts.table.is_timed && frame.packet == frame.start ? 1 : 0;
   }
-  video.flags = facts.is_variable ? IndexedVideo::kIsVariable : 0;
+  if (facts.is_variable) {
+    video.flags = IndexedVideo::kIsVariable | IndexedVideo::kHasTimes;
+  }
   std::copy_n(facts.codec.begin(),
               std::min(facts.codec.size(), sizeof(video.codec)), video.codec);
   return video;
@@ -228,7 +230,8 @@ uint64_t SeedOfVideo(const IndexedVideo& video) {
 }
 
 absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
-                                           const IndexedVideo& video) {
+                                           const IndexedVideo& video,
+                                           FrameTimes times) {
   if (video.flags & IndexedVideo::kIsList) {
     if (model.rule == VideoRule::kInternVl || model.rule == VideoRule::kLlava) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -247,7 +250,11 @@ absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
   VideoClip clip;
   if (video.flags & IndexedVideo::kHasStart) clip.start = video.start;
   if (video.flags & IndexedVideo::kHasEnd) clip.end = video.end;
-  const VideoLength length = {video.frames, video.fps};
+  if (times.size() != video.times()) {
+    return absl::InternalError(absl::StrCat(
+        times.size(), " times of a video of ", video.frames, " frames"));
+  }
+  const VideoLength length = {video.frames, video.fps, times};
   const uint64_t seed = SeedOfVideo(video);
   BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan, [&] {
     if (!(video.sample_fps > 0)) {

@@ -31,7 +31,8 @@ std::vector<std::string> VideoModelNames();
 // profile. Empty where GetVideoModel is.
 std::string VideoPlanKey(const v1::Model& model);
 
-// The facts of a video as an index keeps them, without a clip.
+// The facts of a video as an index keeps them, without a clip; facts.times are
+// its FrameTimes.
 IndexedVideo GetIndexedVideo(const VideoFacts& facts);
 
 // Decides among the frames of an interval where a model draws them (InternVL's
@@ -40,11 +41,18 @@ IndexedVideo GetIndexedVideo(const VideoFacts& facts);
 uint64_t SeedOfVideo(const IndexedVideo& video);
 
 // Plans a video from its entry in the index: the same for the index, the
-// schedule and the block. `plan.frames` are those that travel. Errors: as
-// PlanVideo; INVALID_ARGUMENT also for frames that are larger than any image,
-// and for numbers that a schedule cannot hold.
+// schedule and the block. `times` are of this video alone. `plan.frames` are
+// those that travel. Errors: as PlanVideo; INVALID_ARGUMENT also for frames
+// that are larger than any image, and for numbers that a schedule cannot hold;
+// INTERNAL (fewer times than the video has).
 absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
-                                           const IndexedVideo& video);
+                                           const IndexedVideo& video,
+                                           FrameTimes times);
+// Of a video of constant rate, or a list of pictures.
+inline absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
+                                                  const IndexedVideo& video) {
+  return PlanIndexedVideo(model, video, {});
+}
 
 }  // namespace ballast
 

@@ -17,18 +17,19 @@ namespace ballast {
 //
 //   head     headers, files, checksums of the table's pages, groups, names;
 //            read whole when it is opened
-//   records  samples, images, hashes, videos and marks, in pages that are
-//            checked when they are first touched
+//   records  samples, images, hashes, videos, their times and marks, in pages
+//            that are checked when they are first touched
 //   table    the checksums of those pages
 static_assert(std::endian::native == std::endian::little);
 
 inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
 // Raised when the layout, or the rules by which files become samples, change.
 // An index of another version is rebuilt.
-inline constexpr uint32_t kIndexVersion = 7;
-// A build takes the lengths of texts from indexes of this version on. Version 6
-// has no IndexHashesHeader, times of media or hashes of videos, and took
-// objects of JSON that have a key twice.
+inline constexpr uint32_t kIndexVersion = 8;
+// A build takes the lengths of texts from indexes of this version on. Version 7
+// has no IndexTimesHeader, and other facts of some videos and clips: of those a
+// build takes nothing. Version 6 has no IndexHashesHeader either, nor times of
+// media or hashes of videos, and took objects of JSON that have a key twice.
 inline constexpr uint32_t kOldestReusedVersion = 6;
 // Raised when images are judged or checked for JPEG engines by other rules:
 // marks of other rules are made anew.
@@ -105,7 +106,7 @@ struct IndexHashesHeader {
   // images alone.
   uint64_t is_hashed;
   uint64_t num_video_hashes;  // num_videos, or 0
-  // Offset of the content hashes of videos, which the marks follow.
+  // Offset of the content hashes of videos.
   uint64_t video_hash_table;
   // Offset of the times of media, which follow the files: of each file, the
   // latest modification of the images and videos that its records name (i64, in
@@ -116,9 +117,24 @@ struct IndexHashesHeader {
   uint64_t hashes_digest[2];
 };
 static_assert(sizeof(IndexHashesHeader) == 48);
-inline constexpr uint64_t kIndexHeaderBytes =
-    sizeof(IndexHeader) + sizeof(IndexMarksHeader) + sizeof(IndexVideosHeader) +
-    sizeof(IndexHashesHeader);
+// Follows the IndexHashesHeader.
+struct IndexTimesHeader {
+  uint64_t num_times;  // of videos of variable rate, of all records
+  // Offsets of the numbers of each record's first time (u64), one more than
+  // records, which follow the content hashes of videos; and of the times (u32),
+  // which the marks follow. Without a time both tables are empty.
+  uint64_t start_table;
+  uint64_t time_table;
+};
+static_assert(sizeof(IndexTimesHeader) == 24);
+// Of a file of `version`.
+constexpr uint64_t IndexHeaderBytes(uint32_t version) {
+  return sizeof(IndexHeader) + sizeof(IndexMarksHeader) +
+         sizeof(IndexVideosHeader) +
+         (version > 6 ? sizeof(IndexHashesHeader) : 0) +
+         (version > 7 ? sizeof(IndexTimesHeader) : 0);
+}
+inline constexpr uint64_t kIndexHeaderBytes = IndexHeaderBytes(kIndexVersion);
 
 struct IndexFileRecord {
   uint64_t name;  // from the start of the names
@@ -213,12 +229,13 @@ class ImagesHash {
 // then each image's width and height (32 bits each), little-endian, of all
 // samples in order; then the first samples of the groups (64 bits each); then,
 // where there are videos, the number of each sample's first one and of all (64
-// bits each), and the videos.
+// bits each), and the videos; then their times (32 bits each).
 Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
                        absl::Span<const ImageSize> images,
                        absl::Span<const uint64_t> group_starts,
                        absl::Span<const uint64_t> video_starts = {},
-                       absl::Span<const IndexedVideo> videos = {});
+                       absl::Span<const IndexedVideo> videos = {},
+                       FrameTimes times = {});
 
 // Implements SourceIndex::encoded_digest(). Covers EncodedBytes (32 bits) of
 // each image of all samples in order and, if that is not 0, the content hash

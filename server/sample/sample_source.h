@@ -52,6 +52,7 @@ struct RawSample {
   // Facts of the videos and clips, only while an index is built
   // (SampleMeasure).
   std::vector<IndexedVideo> video_facts;
+  std::vector<uint32_t> video_times;  // IndexedSample::times
   std::vector<IndexedVideo> clip_facts;
 
   // The file of image `i`, from `placed` or `images`.

@@ -123,12 +123,18 @@ struct IndexedVideo {
   static constexpr uint32_t kHasEnd = 4;
   static constexpr uint32_t kIsList = 8;  // pictures, all of them frames
   static constexpr uint32_t kIsAudio = 16;
-  static constexpr uint32_t kInVideo = 32;  // the audio of a video
+  static constexpr uint32_t kInVideo = 32;   // the audio of a video
+  static constexpr uint32_t kHasTimes = 64;  // the index has its FrameTimes
 
   bool is_audio() const { return (flags & kIsAudio) != 0; }
   bool is_in_video() const { return (flags & kInVideo) != 0; }
+  // The length of its FrameTimes.
+  size_t times() const {
+    return (flags & kHasTimes) != 0 ? size_t{frames} + 1 : 0;
+  }
 
-  double fps;  // on average, above 0; a list's: 0
+  // As the container says, on average, above 0; a list's: 0.
+  double fps;
   // Sampled a second, as the sample says; 0: the model's. A list's: taken.
   double sample_fps;
   // The clip, in seconds, where the flags say so; else 0.
@@ -143,6 +149,19 @@ struct IndexedVideo {
   char codec[16];       // libavcodec's name, and zeros; a list's: zeros
 };
 static_assert(sizeof(IndexedVideo) == 72);
+
+// When each frame of a video of variable rate begins after the first, and the
+// end of the last, in units of 1/10,000 s, ascending. Empty: frames follow one
+// another at IndexedVideo::fps.
+using FrameTimes = absl::Span<const uint32_t>;
+
+// Takes the times of the next video from the front of those of a sample's
+// videos, which are in their order.
+inline FrameTimes TakeTimes(const IndexedVideo& video, FrameTimes* rest) {
+  const FrameTimes times = rest->first(std::min(video.times(), rest->size()));
+  rest->remove_prefix(times.size());
+  return times;
+}
 
 // How many of a sample's media are videos; clips of audio follow.
 inline size_t CountVideos(absl::Span<const IndexedVideo> media) {
@@ -187,6 +206,7 @@ struct IndexedSample {
   EncodedRule rule = EncodedRule::kNone;
   absl::Span<const IndexedVideo> videos = {};
   absl::Span<const IndexedVideo> clips = {};  // of audio
+  FrameTimes times = {};  // of the videos that have some, one after the other
   // The tokens in `text_tokens` of a preference pair's first sequence, above 0.
   // Each of its two sequences has the placeholders of all images. 0: no pair.
   uint32_t first_text_tokens = 0;

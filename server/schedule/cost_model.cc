@@ -38,14 +38,14 @@ static_assert(ImageMark::kMaxBytes <= kMaxEncodedBytes);
 namespace {
 
 // Adds a video; returns its placeholders.
-absl::StatusOr<uint64_t> AddVideo(const IndexedVideo& video,
+absl::StatusOr<uint64_t> AddVideo(const IndexedVideo& video, FrameTimes times,
                                   const ModelImages& model, SampleSize* size) {
   if (model.video() == nullptr) {
     return absl::InvalidArgumentError(
         "video is not supported for this model.profile");
   }
   BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
-                           PlanIndexedVideo(*model.video(), video));
+                           PlanIndexedVideo(*model.video(), video, times));
   const ImageGrid grid = {plan.height, plan.width, plan.grid_h, plan.grid_w};
   size->grids.insert(size->grids.end(), plan.frames.size(), grid);
   size->crops.push_back(static_cast<uint32_t>(plan.frames.size()));
@@ -119,12 +119,15 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
   size.grids.reserve(sample.images.size());
   std::vector<uint32_t> encoded;
   bool any_encoded = false;
+  FrameTimes times = sample.times;
   for (MediaOrder order(images, sample.videos); order.Next();) {
     const uint64_t i = order.number();
     const size_t first = size.grids.size();
     if (order.is_video()) {
-      BALLAST_ASSIGN_OR_RETURN(const uint64_t placeholders,
-                               AddVideo(sample.videos[i], model, &size));
+      const IndexedVideo& video = sample.videos[i];
+      BALLAST_ASSIGN_OR_RETURN(
+          const uint64_t placeholders,
+          AddVideo(video, TakeTimes(video, &times), model, &size));
       tokens += placeholders;
       encoded.resize(size.grids.size(), 0);
       continue;

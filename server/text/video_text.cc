@@ -86,7 +86,8 @@ ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio,
 absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
                                         const v1::AudioFamily* audio,
                                         absl::Span<const IndexedVideo> videos,
-                                        absl::Span<const IndexedVideo> clips) {
+                                        absl::Span<const IndexedVideo> clips,
+                                        FrameTimes times) {
   if (video == nullptr && !videos.empty()) {
     return absl::InvalidArgumentError(
         "video is not supported for this model.profile");
@@ -115,7 +116,8 @@ absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
         videos.size(), " videos with the audio of ", heard.size()));
   }
   for (size_t i = 0; i < videos.size(); ++i) {
-    const absl::StatusOr<VideoPlan> plan = PlanIndexedVideo(*video, videos[i]);
+    const absl::StatusOr<VideoPlan> plan =
+        PlanIndexedVideo(*video, videos[i], TakeTimes(videos[i], &times));
     if (!plan.ok()) return Annotate(plan.status(), absl::StrCat("video ", i));
     text.texts.push_back(TextOfVideo(video->rule, *plan, video->merge));
     AppendGrids(*video, *plan, &text.grids);

@@ -50,13 +50,15 @@ struct MediaText {
   uint64_t placeholders = 0;
 };
 
-// Plans them. `video` and `audio` are the model's, or null if it takes none.
+// Plans them. `video` and `audio` are the model's, or null if it takes none;
+// `times` are IndexedSample::times.
 // Errors: INVALID_ARGUMENT (a medium of which the model takes none); as
 // PlanIndexedVideo and PlanIndexedClip, with the medium's number.
 absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
                                         const v1::AudioFamily* audio,
                                         absl::Span<const IndexedVideo> videos,
-                                        absl::Span<const IndexedVideo> clips);
+                                        absl::Span<const IndexedVideo> clips,
+                                        FrameTimes times = {});
 
 // The text of a planned video, as the processor of `rule` writes it.
 VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge);

@@ -77,7 +77,7 @@ std::string OldIndexOf(const std::string& index) {
 
   const uint64_t before = header.sample_table;
   header.version = 6;
-  header.file_table = kIndexHeaderBytes - sizeof(IndexHashesHeader);
+  header.file_table = IndexHeaderBytes(header.version);
   header.table_checksums = header.file_table + file_bytes;
   header.names = header.table_checksums + tables.size();
   header.sample_table = Aligned(header.names + names.size());

@@ -305,13 +305,15 @@ absl::Status SampleViewer::NameFrames(const Place& place,
   const v1::MicroBatchSchedule& columns = place.columns();
   const uint32_t item = GetFirstEntries(columns).image[place.index];
   size_t crop = 0;
+  FrameTimes times = indexed.times;
   for (uint32_t k = item; k < item + columns.images(place.index); ++k) {
     const size_t first = crop;
     crop += GetCrops(columns, k);
     if (GridT(columns, k) == 0) continue;
     const IndexedVideo& video = indexed.videos[view->videos.size()];
+    const FrameTimes of_video = TakeTimes(video, &times);
     BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
-                             PlanIndexedVideo(*model, video));
+                             PlanIndexedVideo(*model, video, of_video));
     const auto number = static_cast<uint32_t>(view->videos.size());
     const bool is_list = video.flags & IndexedVideo::kIsList;
     // The pictures of a list have the interval that the plan assumes.
@@ -321,7 +323,9 @@ absl::Status SampleViewer::NameFrames(const Place& place,
       // Crops are missing only if there is a fault.
       if (first + i >= view->crops.size()) break;
       const uint32_t frame = plan.frames[i];
-      view->crops[first + i].frame = {number, frame, frame / fps};
+      view->crops[first + i].frame = {
+          number, frame,
+          VideoLength{video.frames, fps, of_video}.seconds(frame)};
     }
     const std::string codec(video.codec,
                             strnlen(video.codec, sizeof(video.codec)));

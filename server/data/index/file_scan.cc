@@ -89,7 +89,9 @@ FileScanner::FileScanner(std::string name, const File& file,
   scan_.stamp = file.stamp();
 }
 
-void SetFacts(absl::Span<const IndexedVideo> media, RawSample* sample) {
+void SetFacts(const ImageFactsView& facts, RawSample* sample) {
+  const absl::Span<const IndexedVideo> media = facts.videos;
+  sample->video_times.assign(facts.times.begin(), facts.times.end());
   const auto clips = media.begin() + CountVideos(media);
   sample->video_facts.assign(media.begin(), clips);
   sample->clip_facts.assign(clips, media.end());
@@ -131,7 +133,7 @@ absl::Status FileScanner::AddRecord(Record record, const File& file,
   IndexSampleRecord entry = record.entry;
   entry.image_check = probe.image_check();
   ImageFacts facts = probe.facts();
-  SetFacts(facts.videos, &sample);
+  SetFacts(facts.view(), &sample);
   OrderVideos(sample, facts.sizes.size(), &facts.videos);
   if (known_) {
     if (const std::optional<TextLengths> lengths = known_(entry, &facts)) {

@@ -66,7 +66,7 @@ using KnownSample = std::function<std::optional<TextLengths>(
     const IndexSampleRecord& record, ImageFacts* facts)>;
 
 // Sets the facts of a sample's videos and clips.
-void SetFacts(absl::Span<const IndexedVideo> media, RawSample* sample);
+void SetFacts(const ImageFactsView& facts, RawSample* sample);
 
 // Collects the samples of one file. Thread-compatible.
 class FileScanner {

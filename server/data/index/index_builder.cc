@@ -38,7 +38,7 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
   digests_ =
       GetDigests(source, directory, options->key, (*index)->has_videos());
   if ((*index)->digests().sizes != digests_.sizes) return;
-  if (!(*index)->Verify(nullptr).ok()) return;
+  if (!(*index)->HasMediaFacts() || !(*index)->Verify(nullptr).ok()) return;
   index_ = *std::move(index);
   absl::flat_hash_map<absl::string_view, const SourceFile*> by_name;
   for (const SourceFile& file : files) by_name.emplace(file.name, &file);
@@ -194,7 +194,7 @@ absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   } else {
     absl::ConsumePrefix(&key, absl::StrCat(scanner.name(), ": "));
   }
-  SetFacts(facts.videos, &*sample);
+  SetFacts(facts, &*sample);
   return scanner.Add(record, key, *sample, facts);
 }
 
@@ -203,6 +203,7 @@ absl::StatusOr<ImageFactsView> IndexReuse::GetFacts(uint64_t number) const {
                            index_->videos(number));
   ImageFactsView facts = {index_->images(number), index_->marks(number),
                           index_->hashes(number), videos};
+  BALLAST_ASSIGN_OR_RETURN(facts.times, index_->times(number));
   if (index_->is_hashed()) {
     BALLAST_ASSIGN_OR_RETURN(facts.video_hashes,
                              index_->hashes_of_videos(number));
@@ -364,6 +365,7 @@ AssembledIndex AssembleIndex(uint32_t format, bool in_groups,
   contents.videos = std::move(images.videos);
   contents.video_records = std::move(images.video_samples);
   contents.video_hashes = std::move(images.video_hashes);
+  contents.times = std::move(images.times);
   return result;
 }
 

@@ -312,6 +312,8 @@ absl::StatusOr<IndexContents> GetContents(const IndexFile& index) {
     contents.video_records.resize(contents.videos.size(), i);
     BALLAST_ASSIGN_OR_RETURN(const auto hashes, index.hashes_of_videos(i));
     append(hashes, &contents.video_hashes);
+    BALLAST_ASSIGN_OR_RETURN(const FrameTimes times, index.times(i));
+    append(times, &contents.times);
   }
   contents.content_hashes.resize(contents.images.size());
   return contents;

@@ -190,8 +190,7 @@ uint64_t TablePages(const IndexHeader& header) {
 
 // Returns whether the tables of the head follow one another up to the samples.
 bool HeadFits(const IndexHeader& header, const IndexHashesHeader* hashes) {
-  const uint64_t headers =
-      kIndexHeaderBytes - (hashes == nullptr ? sizeof(IndexHashesHeader) : 0);
+  const uint64_t headers = IndexHeaderBytes(header.version);
   const uint64_t files_end =
       hashes == nullptr ? header.table_checksums : hashes->media_times;
   return header.file_table == headers &&
@@ -207,11 +206,11 @@ bool HeadFits(const IndexHeader& header, const IndexHashesHeader* hashes) {
 }
 
 // Returns whether the tables follow one another inside total_bytes, as the
-// format wants it. `hashes` is null in a file of version 6. Any values are
-// safe.
+// format wants it. `hashes` is null in a file of version 6, `times` in one of
+// version 7, too. Any values are safe.
 bool TablesFit(const IndexHeader& header, const IndexMarksHeader& marks,
-               const IndexVideosHeader& videos,
-               const IndexHashesHeader* hashes) {
+               const IndexVideosHeader& videos, const IndexHashesHeader* hashes,
+               const IndexTimesHeader* times) {
   // Each is below 2^63, so that the sum does not wrap.
   if (header.num_samples > header.total_bytes ||
       header.num_left_out > header.total_bytes ||
@@ -227,6 +226,11 @@ bool TablesFit(const IndexHeader& header, const IndexMarksHeader& marks,
       hashes == nullptr ? marks.mark_table : hashes->video_hash_table;
   const uint64_t num_video_hashes =
       hashes == nullptr ? 0 : hashes->num_video_hashes;
+  const uint64_t num_times = times == nullptr ? 0 : times->num_times;
+  const uint64_t time_starts =
+      times == nullptr ? marks.mark_table : times->start_table;
+  const uint64_t first_time =
+      times == nullptr ? marks.mark_table : times->time_table;
   return Fills(header.sample_table, records, sizeof(IndexSampleRecord),
                header.image_table) &&
          Fills(header.image_table, header.num_images, sizeof(ImageSize),
@@ -241,8 +245,11 @@ bool TablesFit(const IndexHeader& header, const IndexMarksHeader& marks,
          Fills(videos.video_table, videos.num_videos, sizeof(IndexedVideo),
                video_hashes) &&
          (num_video_hashes == 0 || num_video_hashes == videos.num_videos) &&
-         Fills(video_hashes, num_video_hashes, sizeof(uint64_t),
-               marks.mark_table) &&
+         Fills(video_hashes, num_video_hashes, sizeof(uint64_t), time_starts) &&
+         Fills(time_starts, num_times == 0 ? 0 : starts, sizeof(uint64_t),
+               first_time) &&
+         (num_times == 0 || starts != 0) &&
+         Fills(first_time, num_times, sizeof(uint32_t), marks.mark_table) &&
          marks.mark_table <= header.page_checksums &&
          header.num_images <=
              (header.page_checksums - marks.mark_table) / sizeof(ImageMark) &&
@@ -336,6 +343,14 @@ absl::Status IndexFile::CheckHead(uint32_t oldest_version) {
         reinterpret_cast<const int64_t*>(at(hashes_header_->media_times)),
         header_->num_files);
   }
+  if (times_header_ != nullptr && times_header_->num_times != 0) {
+    time_starts_ = absl::MakeConstSpan(
+        reinterpret_cast<const uint64_t*>(at(times_header_->start_table)),
+        samples_.size() + 1);
+    times_ = absl::MakeConstSpan(
+        reinterpret_cast<const uint32_t*>(at(times_header_->time_table)),
+        times_header_->num_times);
+  }
   if (videos_header_->num_videos != 0) {
     video_starts_ = absl::MakeConstSpan(
         reinterpret_cast<const uint64_t*>(at(videos_header_->start_table)),
@@ -412,8 +427,7 @@ absl::Status IndexFile::ReadHeader(uint32_t oldest_version) {
             ? ": a later version of this program wrote it"
             : ": an earlier version of this program wrote it"));
   }
-  const uint64_t size =
-      kIndexHeaderBytes - (version == 6 ? sizeof(IndexHashesHeader) : 0);
+  const uint64_t size = IndexHeaderBytes(version);
   if (mapped_.size() < size) {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
                                 size, " for its header alone"));
@@ -429,6 +443,10 @@ absl::Status IndexFile::ReadHeader(uint32_t oldest_version) {
     hashes_header_ =
         reinterpret_cast<const IndexHashesHeader*>(videos_header_ + 1);
   }
+  if (version > 7) {
+    times_header_ =
+        reinterpret_cast<const IndexTimesHeader*>(hashes_header_ + 1);
+  }
   return absl::OkStatus();
 }
 
@@ -438,7 +456,8 @@ absl::Status IndexFile::CheckHeader() const {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
                                 header.total_bytes));
   }
-  if (!TablesFit(*header_, *marks_header_, *videos_header_, hashes_header_)) {
+  if (!TablesFit(*header_, *marks_header_, *videos_header_, hashes_header_,
+                 times_header_)) {
     return Damaged("its tables do not lie one after another");
   }
   ReadAhead(mapped_.substr(0, header.sample_table));
@@ -528,6 +547,7 @@ absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
   const size_t count = CountVideos(media);
   sample.videos = media.first(count);
   sample.clips = media.subspan(count);
+  BALLAST_ASSIGN_OR_RETURN(sample.times, times(ordinal));
   sample.first_text_tokens = record.first_text_tokens;
   // The upper half is a hash of the text, with a recipe of its input.
   sample.text_check = static_cast<uint16_t>(record.text_check >> 48);
@@ -552,6 +572,19 @@ absl::StatusOr<absl::Span<const IndexedVideo>> IndexFile::videos(
                                   " has no frames, or a side of 0"));
     }
   }
+  return found;
+}
+
+absl::StatusOr<FrameTimes> IndexFile::times(uint64_t number) const {
+  if (times_.empty()) return FrameTimes();
+  const absl::Span<const uint64_t> ends = time_starts_.subspan(number, 2);
+  BALLAST_RETURN_IF_ERROR(TouchPages(GetRange(ends)));
+  if (ends[0] > ends[1] || ends[1] > times_.size()) {
+    return Damaged(absl::StrCat("sample ", number, " has times from ", ends[0],
+                                " to ", ends[1], ", of ", times_.size()));
+  }
+  const FrameTimes found = times_.subspan(ends[0], ends[1] - ends[0]);
+  if (!found.empty()) BALLAST_RETURN_IF_ERROR(TouchPages(GetRange(found)));
   return found;
 }
 

@@ -169,6 +169,13 @@ class IndexFile final : public SourceIndex {
   // The videos, then the clips of audio, of record `number`, which must be
   // below num_records(). Blocks and fails as Touch.
   absl::StatusOr<absl::Span<const IndexedVideo>> videos(uint64_t number) const;
+  // The FrameTimes of the videos of record `number`, one after the other.
+  // Blocks and fails as Touch.
+  absl::StatusOr<FrameTimes> times(uint64_t number) const;
+  // Whether its videos and clips were read by the rules in force.
+  bool HasMediaFacts() const {
+    return videos_.empty() || times_header_ != nullptr;
+  }
 
   // Reads the whole file and checks that every page is as it was written, and
   // that the records are in order and inside the tables and files that they
@@ -339,6 +346,8 @@ class IndexFile final : public SourceIndex {
   const IndexVideosHeader* videos_header_ = nullptr;
   // Null in an index of version 6.
   const IndexHashesHeader* hashes_header_ = nullptr;
+  // Null in an index of version 7 or 6.
+  const IndexTimesHeader* times_header_ = nullptr;
   IndexDigests digests_;
   absl::Span<const IndexFileRecord> files_;
   absl::Span<const IndexSampleRecord> samples_;
@@ -349,6 +358,8 @@ class IndexFile final : public SourceIndex {
   absl::Span<const uint64_t> video_starts_;
   absl::Span<const IndexedVideo> videos_;
   absl::Span<const uint64_t> video_hashes_;
+  absl::Span<const uint64_t> time_starts_;
+  absl::Span<const uint32_t> times_;
   absl::Span<const int64_t> media_times_;
   IndexPages pages_;
   uint64_t checksum_ = 0;

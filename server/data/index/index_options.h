@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -71,10 +72,23 @@ using SampleMeasure = std::function<absl::StatusOr<TextLengths>(
 using LengthsHold = std::function<bool(const TextLengths& lengths,
                                        absl::Span<const ImageSize> images)>;
 
+// What an index holds of a video.
+struct VideoProbed {
+  VideoProbed() = default;
+  // Of constant rate, and of audio.
+  VideoProbed(const IndexedVideo& video)  // NOLINT(google-explicit-constructor)
+      : video(video) {}
+  VideoProbed(const IndexedVideo& video, std::vector<uint32_t> times)
+      : video(video), times(std::move(times)) {}
+
+  IndexedVideo video = {};
+  std::vector<uint32_t> times;  // FrameTimes
+};
+
 // Reads the facts of a video, without clip and sample_fps. INVALID_ARGUMENT: it
 // is damaged, or not read. Called from several threads at once; blocks.
 using VideoProbe =
-    std::function<absl::StatusOr<IndexedVideo>(const RawVideo& video)>;
+    std::function<absl::StatusOr<VideoProbed>(const RawVideo& video)>;
 
 // For each video of a sample, the images after it in its text, of a model that
 // takes both in the order of the text; missing entries count as 0. Text that is

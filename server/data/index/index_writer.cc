@@ -72,6 +72,22 @@ std::vector<uint64_t> VideoStarts(const IndexContents& contents,
   return starts;
 }
 
+// The first time of each of `starts`' records, and their number; empty without
+// times.
+std::vector<uint64_t> TimeStarts(const IndexContents& contents,
+                                 const std::vector<uint64_t>& starts) {
+  std::vector<uint64_t> first;
+  if (contents.times.empty()) return first;
+  first.reserve(starts.size());
+  uint64_t video = 0;
+  uint64_t time = 0;
+  for (const uint64_t start : starts) {
+    while (video < start) time += contents.videos[video++].times();
+    first.push_back(time);
+  }
+  return first;
+}
+
 IndexMarksHeader GetMarksHeader(const IndexContents& contents,
                                 const std::vector<ImageMark>& marks,
                                 const std::vector<uint64_t>& hashes,
@@ -119,6 +135,7 @@ absl::Status WriteIndex(const std::string& path,
   const std::vector<ImageMark> marks = GetMarks(contents);
   const std::vector<uint64_t> hashes = GetHashes(contents, marks);
   const std::vector<uint64_t> starts = VideoStarts(contents, num_records);
+  const std::vector<uint64_t> time_starts = TimeStarts(contents, starts);
   std::vector<uint64_t> video_hashes;
   if (contents.is_hashed) video_hashes = contents.video_hashes;
   if (contents.is_hashed && (hashes.size() != contents.images.size() ||
@@ -128,12 +145,18 @@ absl::Status WriteIndex(const std::string& path,
                      " hashes of ", contents.images.size(), " images and ",
                      contents.videos.size(), " videos"));
   }
+  if (!contents.times.empty() && time_starts.back() != contents.times.size()) {
+    return absl::InternalError(absl::StrCat(path, ": ", contents.times.size(),
+                                            " times of frames, and videos of ",
+                                            time_starts.back()));
+  }
   // In the order of the file.
   std::vector<absl::string_view> records = {
       AsBytes(contents.samples), AsBytes(contents.left_out),
       AsBytes(contents.images),  AsBytes(hashes),
       AsBytes(starts),           AsBytes(contents.videos),
-      AsBytes(video_hashes),     AsBytes(marks)};
+      AsBytes(video_hashes),     AsBytes(time_starts),
+      AsBytes(contents.times),   AsBytes(marks)};
   uint64_t record_bytes = 0;
   for (const absl::string_view table : records) record_bytes += table.size();
   const std::string record_padding = Padding(record_bytes);
@@ -145,6 +168,7 @@ absl::Status WriteIndex(const std::string& path,
   IndexHeader header = {};
   IndexVideosHeader videos_header = {};
   IndexHashesHeader hashes_header = {};
+  IndexTimesHeader times_header = {};
   header.magic = kIndexMagic;
   header.version = kIndexVersion;
   header.format = contents.format;
@@ -177,8 +201,13 @@ absl::Status WriteIndex(const std::string& path,
   hashes_header.num_video_hashes = video_hashes.size();
   hashes_header.video_hash_table =
       videos_header.video_table + AsBytes(contents.videos).size();
-  const uint64_t mark_table =
+  times_header.num_times = contents.times.size();
+  times_header.start_table =
       hashes_header.video_hash_table + AsBytes(video_hashes).size();
+  times_header.time_table =
+      times_header.start_table + AsBytes(time_starts).size();
+  const uint64_t mark_table =
+      times_header.time_table + AsBytes(contents.times).size();
   header.page_checksums =
       header.sample_table + record_bytes + record_padding.size();
   header.total_bytes = header.page_checksums + AsBytes(page_checksums).size();
@@ -187,7 +216,10 @@ absl::Status WriteIndex(const std::string& path,
   const Digest data = DigestOfSamples(
       contents.samples, contents.images, contents.group_starts, sample_starts,
       absl::MakeConstSpan(contents.videos)
-          .first(videos_header.num_sample_videos));
+          .first(videos_header.num_sample_videos),
+      absl::MakeConstSpan(contents.times)
+          .first(time_starts.empty() ? 0
+                                     : time_starts[contents.samples.size()]));
   const Digest content = contents.is_hashed
                              ? DigestOfHashes(contents.samples, hashes,
                                               sample_starts, video_hashes)
@@ -203,8 +235,9 @@ absl::Status WriteIndex(const std::string& path,
       GetMarksHeader(contents, marks, hashes, hash_table, mark_table);
   const std::string head = absl::StrCat(
       HeaderBytes(marks_header), HeaderBytes(videos_header),
-      HeaderBytes(hashes_header), AsBytes(files), AsBytes(media_times),
-      AsBytes(table_checksums), AsBytes(contents.group_starts), names);
+      HeaderBytes(hashes_header), HeaderBytes(times_header), AsBytes(files),
+      AsBytes(media_times), AsBytes(table_checksums),
+      AsBytes(contents.group_starts), names);
   header.head_checksum = Checksum(head);
   header.header_checksum = Checksum(
       HeaderBytes(header).substr(0, offsetof(IndexHeader, header_checksum)));

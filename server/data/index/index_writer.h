@@ -43,6 +43,8 @@ struct IndexContents {
   std::vector<IndexedVideo> videos;
   std::vector<uint64_t> video_records;
   std::vector<uint64_t> video_hashes;  // as content_hashes
+  // FrameTimes of the videos that have some, one after the other.
+  std::vector<uint32_t> times;
 };
 
 // Writes `path` atomically: readers see the old file or the whole new one, and

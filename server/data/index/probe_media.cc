@@ -228,12 +228,15 @@ absl::StatusOr<IndexedVideo> MediaProbe::GetFacts(const RawVideo& raw,
   const VideoProbe& read = video.is_in_video ? options_.read_audio_in_video
                            : video.is_audio  ? options_.read_audio
                                              : options_.read_video;
-  absl::StatusOr<IndexedVideo> found = read(raw);
+  absl::StatusOr<VideoProbed> found = read(raw);
   if (!found.ok() && video.is_in_video) {
     return Annotate(found.status(),
                     "its audio (model.video.use_audio_in_video)");
   }
-  BALLAST_ASSIGN_OR_RETURN(IndexedVideo facts, std::move(found));
+  BALLAST_RETURN_IF_ERROR(found.status());
+  IndexedVideo facts = found->video;
+  facts_.times.insert(facts_.times.end(), found->times.begin(),
+                      found->times.end());
   if (video.is_in_video) facts.flags |= IndexedVideo::kInVideo;
   facts.sample_fps = named.fps;
   if (named.start.has_value()) {

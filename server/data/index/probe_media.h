@@ -34,6 +34,8 @@ struct ImageFactsView {
   absl::Span<const uint64_t> video_samples = {};
   // One for each video, or empty.
   absl::Span<const uint64_t> video_hashes = {};
+  // FrameTimes of the videos that have some, one after the other.
+  FrameTimes times = {};
 };
 
 // The record of a sample of a tar file, whose fault is OK and whose text was
@@ -79,6 +81,7 @@ struct ImageFacts {
   std::vector<IndexedVideo> videos;
   std::vector<uint64_t> video_samples;  // as in ImageFactsView
   std::vector<uint64_t> video_hashes;   // as content_hashes
+  std::vector<uint32_t> times;          // as in ImageFactsView
 
   // Appends the facts of samples whose first one has number `sample` here.
   void Append(const ImageFactsView& more, uint64_t sample) {
@@ -94,6 +97,7 @@ struct ImageFacts {
       video_hashes.insert(video_hashes.end(), more.video_hashes.begin(),
                           more.video_hashes.end());
     }
+    times.insert(times.end(), more.times.begin(), more.times.end());
     for (size_t i = 0; i < more.videos.size(); ++i) {
       videos.push_back(more.videos[i]);
       video_samples.push_back(
@@ -101,7 +105,8 @@ struct ImageFacts {
     }
   }
   ImageFactsView view() const {
-    return {sizes, marks, content_hashes, videos, video_samples, video_hashes};
+    return {sizes,         marks,        content_hashes, videos,
+            video_samples, video_hashes, times};
   }
 };
 

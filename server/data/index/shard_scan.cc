@@ -57,6 +57,7 @@ void Put(const std::vector<IndexSampleRecord>& records,
   out->set_videos(GetBytes(images.videos));
   out->set_video_samples(GetBytes(images.video_samples));
   out->set_video_hashes(GetBytes(images.video_hashes));
+  out->set_times(GetBytes(images.times));
 }
 
 absl::Status Take(const v1::ScanRecord::Samples& from,
@@ -68,6 +69,7 @@ absl::Status Take(const v1::ScanRecord::Samples& from,
       !TakeEntries(from.videos(), &images->videos) ||
       !TakeEntries(from.video_samples(), &images->video_samples) ||
       !TakeEntries(from.video_hashes(), &images->video_hashes) ||
+      !TakeEntries(from.times(), &images->times) ||
       images->video_samples.size() != images->videos.size() ||
       images->video_hashes.size() > images->videos.size() ||
       !std::is_sorted(images->video_samples.begin(),

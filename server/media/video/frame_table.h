@@ -13,6 +13,9 @@ namespace ballast {
 // The time of a packet that has none.
 inline constexpr int64_t kNoTime = INT64_MIN;
 
+// Of the times of frames of variable rate.
+inline constexpr uint32_t kTimesASecond = 10000;
+
 // A compressed frame, in the order of decoding.
 struct VideoPacket {
   int64_t time = kNoTime;  // of presentation, in the stream's unit
@@ -64,6 +67,9 @@ struct VideoFacts {
   double seconds = 0;        // of the video as the container says; 0: unknown
   double unit = 0;           // seconds of FrameTable's times
   bool is_variable = false;  // frames are not evenly spaced
+  // Then when each frame begins after the first, and the end of the last, in
+  // units of 1 / kTimesASecond s.
+  std::vector<uint32_t> times;
   // Why more than the headers had to be read; empty if they sufficed.
   std::string scan;
   uint64_t bytes_read = 0;

@@ -91,6 +91,23 @@ struct FrameRange {
   uint32_t count() const { return last - first + 1; }
 };
 
+// Frames of variable rate that begin before `seconds`, to the unit of times.
+double FramesBefore(const VideoLength& video, double seconds) {
+  const auto frames = video.times.first(video.frames);
+  const double time = std::nearbyint(seconds * kTimesASecond);
+  return static_cast<double>(
+      std::lower_bound(frames.begin(), frames.end(), time) - frames.begin());
+}
+
+// The stretch as a video.
+VideoLength CutOut(const VideoLength& video, FrameRange range) {
+  if (video.times.empty()) return {range.count(), video.fps};
+  const auto times = video.times.subspan(range.first, range.count() + 1);
+  const uint32_t length = std::max(1u, times.back() - times.front());
+  const double frames = range.count();
+  return {range.count(), frames * kTimesASecond / length, times};
+}
+
 absl::StatusOr<FrameRange> GetRange(const VideoLength& video,
                                     const VideoClip& clip) {
   if (video.frames == 0 || !(video.fps > 0)) {
@@ -99,17 +116,25 @@ absl::StatusOr<FrameRange> GetRange(const VideoLength& video,
                      " frames a second; wanted at least 1, above 0"));
   }
   FrameRange range = {0, video.frames - 1};
-  const double longest = video.frames / video.fps;
+  const double longest = video.times.empty() ? video.frames / video.fps
+                                             : video.seconds(video.frames);
   const auto clamped = [&](double t) {
     return std::max(0.0, std::min(t, longest));
   };
   double first = 0;
   double last = range.last;
   if (clip.start.has_value()) {
-    first = std::ceil(clamped(*clip.start) * video.fps);
+    const double start = clamped(*clip.start);
+    first = video.times.empty() ? std::ceil(start * video.fps)
+                                : FramesBefore(video, start);
   }
   if (clip.end.has_value()) {
-    last = std::min(last, std::floor(clamped(*clip.end) * video.fps));
+    const double end = clamped(*clip.end);
+    // The frame before the first one that is later.
+    const double at = video.times.empty()
+                          ? std::floor(end * video.fps)
+                          : FramesBefore(video, end + 1.0 / kTimesASecond) - 1;
+    last = std::min(last, at);
   }
   if ((clip.start.has_value() || clip.end.has_value()) && !(first < last)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -123,14 +148,14 @@ double FloorEven(double value) { return std::floor(value / 2) * 2; }
 double CeilEven(double value) { return std::ceil(value / 2) * 2; }
 
 absl::StatusOr<std::vector<uint32_t>> SampleQwenUtils(const VideoModel& model,
-                                                      const VideoLength& video,
+                                                      double fps,
                                                       FrameRange range) {
   const double total = range.count();
   const double min_frames = CeilEven(Or(model.min_frames, kMinFrames));
   const double max_frames =
       FloorEven(model.max_frames != 0 ? model.max_frames
                                       : std::min<double>(kMaxFrames, total));
-  double count = total / video.fps * GetFps(model);
+  double count = total / fps * GetFps(model);
   count = std::min(std::min(std::max(count, min_frames), max_frames), total);
   count = FloorEven(count);
   if (count < 2 || count > total) return TooFew(model, count, total);
@@ -197,7 +222,8 @@ absl::Status SampleLlava(const VideoModel& model, const VideoLength& video,
   }
   for (const double value : NumpyLinspace(total - 1, model.max_frames)) {
     sampled->frames.push_back(static_cast<uint32_t>(value));
-    sampled->told_seconds.push_back(sampled->frames.back() / video.fps);
+    sampled->told_seconds.push_back(video.seconds(sampled->frames.back()) -
+                                    video.seconds(0));
   }
   return absl::OkStatus();
 }
@@ -267,7 +293,8 @@ absl::StatusOr<SampledFrames> SampleFrames(const VideoModel& model,
   SampledFrames sampled;
   sampled.clip_frames = range.count();
   // transformers has no clips: a clip is a separate video.
-  const VideoLength length = {range.count(), video.fps};
+  const VideoLength length = CutOut(video, range);
+  sampled.clip_fps = length.fps;
   const bool is_own = model.sampling == VideoSampling::kOwn;
   absl::StatusOr<std::vector<uint32_t>> frames;
   bool is_relative = true;
@@ -281,7 +308,7 @@ absl::StatusOr<SampledFrames> SampleFrames(const VideoModel& model,
     is_relative = false;
     frames = model.rule == VideoRule::kInternVl
                  ? SampleIntern(model, range, seed)
-                 : SampleQwenUtils(model, video, range);
+                 : SampleQwenUtils(model, length.fps, range);
   } else {
     frames = model.rule == VideoRule::kQwen2   ? SampleQwen2Class(model, length)
              : model.rule == VideoRule::kQwen3 ? SampleQwen3Class(model, length)
@@ -421,13 +448,15 @@ absl::StatusOr<TileShape> ResizeByClass(const VideoModel& model,
                      static_cast<double>(max_pixels));
 }
 
-// Adds the times of temporal patches: frames `times` (numbers) at `fps`.
-void AddSeconds(const VideoModel& model, const std::vector<uint32_t>& times,
-                double fps, VideoPlan* plan) {
-  for (size_t i = 0; i < times.size(); i += model.temporal) {
+// Adds the times of temporal patches of frames `numbers`.
+void AddSeconds(const VideoModel& model, const std::vector<uint32_t>& numbers,
+                const VideoLength& video, VideoPlan* plan) {
+  for (size_t i = 0; i < numbers.size(); i += model.temporal) {
     // The last frame is repeated to fill a patch.
-    const size_t last = std::min<size_t>(i + model.temporal, times.size()) - 1;
-    plan->seconds.push_back((times[i] / fps + times[last] / fps) / 2);
+    const size_t last =
+        std::min<size_t>(i + model.temporal, numbers.size()) - 1;
+    plan->seconds.push_back(
+        (video.seconds(numbers[i]) + video.seconds(numbers[last])) / 2);
   }
 }
 
@@ -478,15 +507,15 @@ absl::StatusOr<VideoPlan> PlanVideo(const VideoModel& model,
   VideoPlan plan;
   plan.frames = std::move(sampled.frames);
   if (model.tells_times) {
-    plan.told_length = sampled.clip_frames / video.fps;
+    plan.told_length = sampled.clip_frames / sampled.clip_fps;
     plan.told_seconds = std::move(sampled.told_seconds);
   }
   // As both libraries do, in their order of operations.
   const double sampled_fps = static_cast<double>(plan.frames.size()) /
                              std::max<double>(sampled.clip_frames, 1e-6) *
-                             video.fps;
+                             sampled.clip_fps;
   plan.seconds_per_patch = model.temporal / sampled_fps;
-  AddSeconds(model, plan.frames, video.fps, &plan);
+  AddSeconds(model, plan.frames, video, &plan);
   BALLAST_RETURN_IF_ERROR(AddSize(model, height, width, &plan));
   return plan;
 }
@@ -516,7 +545,7 @@ absl::StatusOr<VideoPlan> PlanFrameList(const VideoModel& model, uint32_t count,
         static_cast<uint32_t>(std::min<uint64_t>(i, count - 1)));
   }
   plan.seconds_per_patch = model.temporal / fps;
-  AddSeconds(model, times, fps, &plan);
+  AddSeconds(model, times, {count, fps}, &plan);
   if (is_padded) {
     // It takes the factor of a video for the side of an image's patch.
     const uint64_t factor = uint64_t{model.patch} * model.merge * 2;

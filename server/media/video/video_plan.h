@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/media/video/frame_table.h"
 
 namespace ballast {
 
@@ -85,6 +87,15 @@ struct VideoClip {
 struct VideoLength {
   uint32_t frames = 0;
   double fps = 0;  // on average, above 0
+  // Of a video of variable rate (VideoFacts::times), and then `fps` means
+  // nothing: the rate of a stretch is that of its frames over their time.
+  absl::Span<const uint32_t> times = {};
+
+  // When a frame begins, after the first.
+  double seconds(uint32_t frame) const {
+    return times.empty() ? frame / fps
+                         : static_cast<double>(times[frame]) / kTimesASecond;
+  }
 };
 
 struct SampledFrames {
@@ -92,6 +103,7 @@ struct SampledFrames {
   std::vector<uint32_t> frames;
   // Of the clip that was sampled.
   uint32_t clip_frames = 0;
+  double clip_fps = 0;
   // Of LLaVA-Video: the time of each frame as its training code computes it.
   std::vector<double> told_seconds;
 };

@@ -75,6 +75,35 @@ bool List(MediaInput* input, Listing* listing, Fault* fault) {
   return true;
 }
 
+// A file may begin within a group of pictures: whether its first frames can be
+// decoded all the same shows only by decoding them.
+bool CheckBeginning(int file, const Request& request, const Listing& listing,
+                    Fault* fault) {
+  constexpr uint32_t kFrames = 8;
+  const FrameTable& table = listing.table;
+  std::vector<uint32_t> unsure;
+  for (uint32_t i = 0; i < std::min<size_t>(kFrames, table.frames.size());
+       ++i) {
+    const VideoPacket& start = listing.list.packets[table.frames[i].start];
+    const bool is_sure =
+        start.is_key && (!table.is_timed || start.time <= table.frames[i].time);
+    if (!is_sure) unsure.push_back(i);
+  }
+  if (unsure.empty()) return true;
+  FrameDecoder decoder(file, request.offset, request.bytes, listing.list,
+                       table);
+  if (decoder.Decode(
+          unsure, [](const AVFrame&, uint32_t) { return true; }, fault)) {
+    return true;
+  }
+  if (fault->outcome == Outcome::kRefused) {
+    fault->reason =
+        "the video begins within a group of pictures: " + fault->reason +
+        "; cut it where a key frame begins";
+  }
+  return false;
+}
+
 bool AnswerFacts(int file, const Request& request, Listing* listing,
                  Fault* fault) {
   const auto input =
@@ -95,6 +124,7 @@ bool AnswerFacts(int file, const Request& request, Listing* listing,
     *fault = GetFault(AVERROR_INVALIDDATA, "the video has no size");
     return false;
   }
+  if (!CheckBeginning(file, request, *listing, fault)) return false;
   if (!table.is_timed) {
     if (!scan.empty()) scan += "; ";
     scan += "frames without times: decoding gives their order";
@@ -118,6 +148,7 @@ bool AnswerFacts(int file, const Request& request, Listing* listing,
                  : input->format()->duration != AV_NOPTS_VALUE
                      ? input->format()->duration / double{AV_TIME_BASE}
                      : 0;
+  head.end = listing->list.end;
   head.bytes_read = input->bytes_read();
   std::string answer;
   answer.reserve(sizeof(head) + 3 * kMaxFileNameBytes +

@@ -80,6 +80,38 @@ bool IsVariable(const FrameTable& table) {
   return false;
 }
 
+// FrameTimes of a video of variable rate. Without durations the last frame
+// lasts as long as frames do on average.
+absl::StatusOr<std::vector<uint32_t>> GetTimes(const VideoFacts& facts,
+                                               const FactsHead& head) {
+  const std::vector<VideoFrame>& frames = facts.table.frames;
+  const int64_t first = frames.front().time;
+  const int64_t last = frames.back().time;
+  const auto ticks = [&](long double units) {
+    return std::round(units * head.unit_numerator / head.unit_denominator *
+                      kTimesASecond);
+  };
+  // Without overflow: times come from a file.
+  const auto since = [first](int64_t time) {
+    return static_cast<long double>(time) - static_cast<long double>(first);
+  };
+  const long double end = head.end > last ? ticks(since(head.end))
+                                          : ticks(since(last)) * frames.size() /
+                                                (frames.size() - 1);
+  if (end > UINT32_MAX) {
+    return DataFaultError(
+        absl::StrCat("frames of variable rate over more than ",
+                     UINT32_MAX / kTimesASecond / 3600, " hours"));
+  }
+  std::vector<uint32_t> times;
+  times.reserve(frames.size() + 1);
+  for (const VideoFrame& frame : frames) {
+    times.push_back(static_cast<uint32_t>(ticks(since(frame.time))));
+  }
+  times.push_back(static_cast<uint32_t>(std::round(end)));
+  return times;
+}
+
 double RateOfTimes(const VideoFacts& facts) {
   const std::vector<VideoFrame>& frames = facts.table.frames;
   if (!facts.table.is_timed || frames.size() < 2) return 0;
@@ -164,7 +196,10 @@ absl::StatusOr<VideoFacts> ParseFacts(absl::string_view answer) {
   }
   const absl::Status status = ReadFrames(rest, head, &facts.table);
   if (!status.ok()) return status;
-  facts.is_variable = IsVariable(facts.table);
+  facts.is_variable = facts.unit > 0 && IsVariable(facts.table);
+  if (facts.is_variable) {
+    BALLAST_ASSIGN_OR_RETURN(facts.times, GetTimes(facts, head));
+  }
   if (head.rate_numerator > 0 && head.rate_denominator > 0) {
     facts.fps =
         static_cast<double>(head.rate_numerator) / head.rate_denominator;

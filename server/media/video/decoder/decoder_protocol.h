@@ -67,6 +67,9 @@ struct FactsHead {
   int32_t rate_numerator;
   int32_t rate_denominator;
   double seconds;  // as the container says; 0 if it does not
+  // The latest end of a shown frame by the packets' times and durations, in
+  // units; INT64_MIN if no packet has both.
+  int64_t end;
   uint64_t bytes_read;
 };
 

@@ -1,6 +1,7 @@
 #include "server/media/video/decoder/packet_scan.h"
 
 extern "C" {
+#include <libavcodec/avcodec.h>
 #include <libavutil/display.h>
 }
 
@@ -90,6 +91,65 @@ bool CanBegin(MediaInput* input, const AVPacket& packet, bool has_payload) {
   // be decoded.
   return is_hevc ? type >= 16 && type <= 21 : type == 5;
 }
+
+// The sizes of pictures as key packets say, for codecs that say it there.
+class PictureSizes {
+ public:
+  explicit PictureSizes(const AVCodecParameters& codec)
+      : is_vp8_(codec.codec_id == AV_CODEC_ID_VP8),
+        parser_(is_vp8_ ? nullptr : av_parser_init(codec.codec_id)),
+        context_(avcodec_alloc_context3(nullptr)) {
+    if (parser_ != nullptr) parser_->flags |= PARSER_FLAG_COMPLETE_FRAMES;
+    if (context_ != nullptr &&
+        avcodec_parameters_to_context(context_, &codec) < 0) {
+      avcodec_free_context(&context_);
+    }
+  }
+  ~PictureSizes() {
+    if (parser_ != nullptr) av_parser_close(parser_);
+    avcodec_free_context(&context_);
+  }
+  PictureSizes(const PictureSizes&) = delete;
+  PictureSizes& operator=(const PictureSizes&) = delete;
+
+  // False: a picture has another size than the first.
+  bool Add(const AVPacket& packet, uint32_t number, Fault* fault) {
+    int width = 0;
+    int height = 0;
+    if (is_vp8_) {
+      // Three bytes of the frame, three of the start code.
+      if (packet.size < 10) return true;
+      width = (packet.data[6] | packet.data[7] << 8) & 0x3FFF;
+      height = (packet.data[8] | packet.data[9] << 8) & 0x3FFF;
+    } else if (parser_ != nullptr && context_ != nullptr) {
+      uint8_t* data = nullptr;
+      int size = 0;
+      av_parser_parse2(parser_, context_, &data, &size, packet.data,
+                       packet.size, packet.pts, packet.dts, packet.pos);
+      width = parser_->width;
+      height = parser_->height;
+    }
+    if (width <= 0 || height <= 0) return true;
+    if (width_ == 0) {
+      width_ = width;
+      height_ = height;
+    }
+    if (width == width_ && height == height_) return true;
+    *fault = {Outcome::kRefused,
+              "the picture of packet " + std::to_string(number) + " is " +
+                  std::to_string(width) + "x" + std::to_string(height) +
+                  " pixels, the video " + std::to_string(width_) + "x" +
+                  std::to_string(height_) + "; wanted one size"};
+    return false;
+  }
+
+ private:
+  const bool is_vp8_;
+  AVCodecParserContext* parser_;
+  AVCodecContext* context_;
+  int width_ = 0;
+  int height_ = 0;
+};
 
 // Key packets as the container's index says. A parser that reads hidden payload
 // takes the flag from packets.
@@ -234,6 +294,7 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
   }
   const AVCodecID codec = input->stream()->codecpar->codec_id;
   IndexedKeys index(input->format()->streams[input->stream()->index]);
+  PictureSizes sizes(*input->stream()->codecpar);
   while (input->ReadPacket(packet.get(), fault)) {
     const auto number = static_cast<uint32_t>(list->packets.size());
     if (number == kMaxVideoFrames) {
@@ -246,9 +307,17 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
                                     ? (packet->flags & AV_PKT_FLAG_KEY) != 0
                                     : index.IsKey(packet->pos);
     const bool is_key = is_indexed_key && CanBegin(input, *packet, has_payload);
+    if (has_payload && is_indexed_key && !sizes.Add(*packet, number, fault)) {
+      av_packet_unref(packet.get());
+      return false;
+    }
     // AV_NOPTS_VALUE is kNoTime.
     list->packets.push_back(
         {packet->pts, is_key, IsShown(*packet, codec, has_payload)});
+    if (list->packets.back().is_shown && packet->duration > 0 &&
+        packet->pts != kNoTime) {
+      list->end = std::max(list->end, packet->pts + packet->duration);
+    }
     if (is_key) {
       list->keys.push_back({number, packet->pts, packet->dts, packet->pos});
     }

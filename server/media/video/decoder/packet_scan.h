@@ -20,11 +20,14 @@ struct KeyPacket {
 struct PacketList {
   std::vector<VideoPacket> packets;
   std::vector<KeyPacket> keys;
+  // The latest end of a shown packet's frame; kNoTime if none has a duration.
+  int64_t end = kNoTime;
 };
 
 // Lists all packets of the video without decoding. Reads the headers alone
 // where they describe every packet; `input` is then at its end and of no more
-// use. Returns false after a fault.
+// use. Returns false after a fault; so is a key packet of another size than the
+// first, where every packet is read.
 bool ListPackets(MediaInput* input, PacketList* list, Fault* fault);
 
 // The rotation in the stream's header in degrees clockwise. Returns false after

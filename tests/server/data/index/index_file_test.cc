@@ -257,7 +257,7 @@ TEST(IndexFileTest, RefusesOtherFilesAndVersions) {
   EXPECT_EQ(
       status.message(),
       path +
-          ": index of version 77, wanted 7: a later version of this program "
+          ": index of version 77, wanted 8: a later version of this program "
           "wrote it");
 }
 
@@ -548,7 +548,7 @@ TEST(IndexMarksTest, AnOlderIndexIsOnlyReused) {
   const absl::Status status = IndexFile::Open(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(), path +
-                                  ": index of version 6, wanted 7: an "
+                                  ": index of version 6, wanted 8: an "
                                   "earlier version of this program wrote it");
   const auto old = IndexFile::OpenToReuse(path);
   ASSERT_TRUE(old.ok()) << old.status();

@@ -15,6 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/data/index/index_writer.h"
@@ -23,6 +24,7 @@
 namespace ballast {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // `n` samples of 0, 1, 2, 0, … images in one file.
@@ -321,6 +323,42 @@ TEST(IndexVideosTest, TheDigestCoversTheVideosOfSamples) {
   none.video_records.clear();
   EXPECT_EQ(WriteFew(other)->digest(), WriteFew(none)->digest());
   EXPECT_EQ(WriteFew(none)->num_videos(), 0u);
+}
+
+// Of the second video of sample 1 and of the one left out.
+TEST(IndexVideosTest, HoldsTheTimesOfVideosOfVariableRate) {
+  const std::string constant = WriteFew(FewContents())->digest();
+  IndexContents contents = FewContents();
+  contents.videos[1].frames = 3;
+  contents.videos[1].flags |= IndexedVideo::kHasTimes;
+  contents.videos[2].frames = 1;
+  contents.videos[2].flags |= IndexedVideo::kHasTimes;
+  contents.times = {0, 10, 500, 600, 0, 40};
+  const auto index = WriteFew(contents);
+  EXPECT_TRUE(index->Verify(nullptr).ok()) << index->Verify(nullptr);
+  const auto sample = index->sample(1);
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  FrameTimes rest = sample->times;
+  EXPECT_THAT(TakeTimes(sample->videos[0], &rest), ElementsAre());
+  EXPECT_THAT(TakeTimes(sample->videos[1], &rest),
+              ElementsAre(0, 10, 500, 600));
+  EXPECT_TRUE(rest.empty());
+  EXPECT_TRUE(index->sample(0)->times.empty());
+  EXPECT_TRUE(index->sample(2)->times.empty());
+  EXPECT_THAT(*index->times(3), ElementsAre(0, 40));
+  // Times of samples are data, those of one left out are not.
+  IndexContents other = contents;
+  other.times[5] = 41;
+  EXPECT_EQ(WriteFew(other)->digest(), index->digest());
+  other.times[2] = 501;
+  EXPECT_NE(WriteFew(other)->digest(), index->digest());
+  // Without times the digest is as it was before there were any.
+  const IndexContents few = FewContents();
+  const uint64_t starts[] = {0, 0, 2, 2};
+  const Digest digest =
+      DigestOfSamples(few.samples, few.images, {}, starts,
+                      absl::MakeConstSpan(few.videos).first(2));
+  EXPECT_EQ(constant, absl::StrFormat("%016x%016x", digest[0], digest[1]));
 }
 
 TEST(IndexVideosTest, ReportsAVideoThatCannotBe) {

@@ -130,15 +130,16 @@ TEST_F(DamagedVideoTest, AFileThatWasCutShortIsNoShorterVideo) {
        std::vector<std::pair<std::string, std::string>>{
            {"whole.mp4", absl::StrCat(kH264, " -movflags faststart")},
            {"whole.mov", absl::StrCat(fragments, "frag_keyframe+empty_moov")},
-           {"indexed.mp4", absl::StrCat(fragments,
-                                        "frag_keyframe+empty_moov+global_sidx"
-                                        "+skip_trailer")},
+           {"indexed.mp4",
+            absl::StrCat(fragments,
+                         "frag_keyframe+empty_moov+default_base_moof"
+                         "+global_sidx+skip_trailer")},
            {"whole.mkv", kH264},
            {"whole.webm", "-c:v libvpx -b:v 100k"},
            {"whole.avi", "-c:v mpeg4"}}) {
     const std::string whole =
         ReadFile(MakeVideo(name, "64x48", "2", arguments));
-    EXPECT_TRUE(read(whole, 0).ok()) << name;
+    EXPECT_EQ(read(whole, 0), absl::OkStatus()) << name;
     for (const size_t lost : {whole.size() / 10, whole.size() / 5}) {
       const absl::Status status = read(whole, lost);
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument)

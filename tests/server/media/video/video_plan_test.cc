@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -222,6 +224,95 @@ IndexedVideo VideoOf(uint32_t frames, double fps) {
   video.width = 320;
   video.height = 240;
   return video;
+}
+
+// 30 frames in the first second, then 15 half a second apart; the last ends
+// after a thirtieth of a second.
+std::vector<uint32_t> ManyThenFew() {
+  std::vector<uint32_t> times;
+  for (int i = 0; i < 30; ++i) {
+    times.push_back(static_cast<uint32_t>(std::lround(i * 1e4 / 30)));
+  }
+  for (uint32_t i = 0; i < 15; ++i) times.push_back(10000 + i * 5000);
+  times.push_back(80333);
+  return times;
+}
+
+IndexedVideo VariableVideo(const std::vector<uint32_t>& times) {
+  IndexedVideo video = VideoOf(static_cast<uint32_t>(times.size()) - 1, 30);
+  video.flags = IndexedVideo::kIsVariable | IndexedVideo::kHasTimes;
+  return video;
+}
+
+// 8.03 s at 2 frames a second, as many as qwen-vl-utils 0.0.14 takes with
+// torchcodec.
+TEST(VariableVideoTest, FramesOfVariableRateAreThoseOfTheirTimes) {
+  const std::vector<uint32_t> times = ManyThenFew();
+  const IndexedVideo video = VariableVideo(times);
+  const VideoModel model = *FindVideoModel("qwen3_vl");
+  const auto plan = PlanIndexedVideo(model, video, times);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // round(linspace(0, 44, 16))
+  EXPECT_THAT(plan->frames, ElementsAre(0, 3, 6, 9, 12, 15, 18, 21, 23, 26, 29,
+                                        32, 35, 38, 41, 44));
+  ASSERT_EQ(plan->seconds.size(), 8u);
+  for (size_t i = 0; i < 8; ++i) {
+    const double first = times[plan->frames[2 * i]] / 1e4;
+    const double last = times[plan->frames[2 * i + 1]] / 1e4;
+    EXPECT_DOUBLE_EQ(plan->seconds[i], (first + last) / 2);
+  }
+  EXPECT_DOUBLE_EQ(plan->seconds[7], (6.5 + 8.0) / 2);
+  EXPECT_NEAR(plan->seconds_per_patch, 2 * 8.0333 / 16, 1e-9);
+  const VideoText text = TextOfVideo(model.rule, *plan, model.merge);
+  EXPECT_THAT(text.before.back(), HasSubstr("<7.2 seconds>"));
+  // Without them the plan is refused.
+  EXPECT_EQ(PlanIndexedVideo(model, video).status().code(),
+            absl::StatusCode::kInternal);
+}
+
+TEST(VariableVideoTest, AClipOfVariableRateHasTheFramesWithinIt) {
+  const std::vector<uint32_t> times = ManyThenFew();
+  IndexedVideo video = VariableVideo(times);
+  video.flags |= IndexedVideo::kHasStart | IndexedVideo::kHasEnd;
+  const VideoModel model = *FindVideoModel("qwen3_vl");
+  const auto ends = [&](double start, double end) {
+    video.start = start;
+    video.end = end;
+    const auto plan = PlanIndexedVideo(model, video, times);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return std::pair(plan->frames.front(), plan->frames.back());
+  };
+  // Frame 32 begins at 2.0 s, frame 40 at 6.0 s.
+  EXPECT_EQ(ends(2, 6), std::pair(32u, 40u));
+  EXPECT_EQ(ends(1.9, 6.4), std::pair(32u, 40u));
+  EXPECT_EQ(ends(2.1, 5.9), std::pair(33u, 39u));
+  EXPECT_EQ(ends(0, 0.5), std::pair(0u, 15u));
+  EXPECT_EQ(ends(7, 100), std::pair(42u, 44u));
+  // 9 frames in 4.5 s are 2 a second: 8 of them, an even number.
+  video.start = 2;
+  video.end = 6;
+  EXPECT_EQ(PlanIndexedVideo(model, video, times)->frames.size(), 8u);
+  video.start = 2.1;
+  video.end = 2.4;
+  EXPECT_THAT(
+      std::string(PlanIndexedVideo(model, video, times).status().message()),
+      HasSubstr("has no two frames"));
+}
+
+TEST(VariableVideoTest, LlavaTellsTheTimesOfItsFrames) {
+  v1::Model model = LlavaVideo();
+  model.mutable_video()->set_max_frames(3);
+  model.mutable_video()->set_force_sample(true);
+  model.mutable_video()->set_time_instruction(true);
+  const std::vector<uint32_t> times = ManyThenFew();
+  const auto plan =
+      PlanIndexedVideo(*GetVideoModel(model), VariableVideo(times), times);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->frames, ElementsAre(0, 22, 44));
+  EXPECT_THAT(TextOfVideo(VideoRule::kLlava, *plan, 1).times,
+              HasSubstr("lasts for 8.03 seconds, and 3 frames are uniformly "
+                        "sampled from it. These frames are located at "
+                        "0.00s,0.73s,8.00s."));
 }
 
 TEST(LlavaVideoTest, EqualsItsTrainingCode) {

@@ -122,6 +122,36 @@ std::vector<uint8_t> Read(VideoReader* reader, const OpenVideo& video,
   return out;
 }
 
+// What decoding would refuse is refused before, as an index asks for facts.
+TEST_F(VideoReaderTest, WhatCannotBeDecodedIsRefusedByTheFacts) {
+  // Cut within a group of pictures: packets of MPEG-TS have 188 bytes.
+  const std::string whole = ReadFile(MakeVideo(
+      "groups.ts", "320x240", "2", "-c:v mpeg2video -g 30 -bf 2 -b:v 2M"));
+  const std::string cut = VideoPath("cut_group.ts");
+  std::ofstream(cut, std::ios::binary)
+      << whole.substr(188 * (whole.size() / 188 / 4));
+  auto facts = reader_.ReadFacts(OpenVideo(cut).bytes);
+  EXPECT_THAT(
+      std::string(facts.status().message()),
+      HasSubstr("begins within a group of pictures: frame 0 is damaged"));
+  // Of another size from the middle on.
+  for (const char* codec : {"-c:v mpeg2video", "-c:v libx264"}) {
+    const std::string small =
+        ReadFile(MakeVideo(absl::StrCat("small", codec + 5, ".ts"), "112x84",
+                           "1", absl::StrCat(codec, " -pix_fmt yuv420p")));
+    const std::string large =
+        ReadFile(MakeVideo(absl::StrCat("large", codec + 5, ".ts"), "224x168",
+                           "1", absl::StrCat(codec, " -pix_fmt yuv420p")));
+    const std::string both = VideoPath("both_sizes.ts");
+    std::ofstream(both, std::ios::binary) << small << large;
+    facts = reader_.ReadFacts(OpenVideo(both).bytes);
+    EXPECT_THAT(std::string(facts.status().message()),
+                HasSubstr("is 224x168 pixels, the video 112x84; wanted one "
+                          "size"))
+        << codec;
+  }
+}
+
 TEST_F(VideoReaderTest, EqualsDecodingAllFramesInOrder) {
   for (const Made& made : kVideos) {
     SCOPED_TRACE(made.name);
