@@ -120,7 +120,8 @@ def _run(make, rank, loader, seen):
             batch["pixel_values"] = batch["pixel_values"].double()
             inputs = split.packed(batch)
             inputs.pop("labels")
-            logits = model(**inputs).logits[0]
+            # Without a dummy image's sample, the row's last.
+            logits = model(**inputs).logits[0, : batch["labels"].shape[1]]
             loss = torch.nn.functional.cross_entropy(
                 logits, batch["labels"][0], ignore_index=-100, reduction="sum"
             )
