@@ -50,9 +50,12 @@ absl::Status BatchPool::Prepare(uint32_t count) {
 absl::StatusOr<BatchEntry*> BatchPool::Take() {
   {
     MutexLock lock(&mutex_);
-    if (!free_.empty()) {
-      BatchEntry* entry = free_.front();
-      free_.erase(free_.begin());
+    const auto free =
+        std::find_if(free_.begin(), free_.end(),
+                     [](BatchEntry* each) { return !each->IsBusy(); });
+    if (free != free_.end()) {
+      BatchEntry* entry = *free;
+      free_.erase(free);
       return entry;
     }
     if (!unused_.empty()) {
@@ -89,18 +92,39 @@ void BatchPool::PutBack(BatchEntry* entry) {
 }
 
 void BatchPool::Return(BatchEntry* entry) {
-  std::unique_ptr<BatchEntry> gone;  // destroyed after the lock
-  MutexLock lock(&mutex_);
-  held_.erase(std::find(held_.begin(), held_.end(), entry));
-  if (!closed_) {
-    free_.push_back(entry);
-    return;
+  std::vector<std::unique_ptr<BatchEntry>> gone;
+  {
+    MutexLock lock(&mutex_);
+    held_.erase(std::find(held_.begin(), held_.end(), entry));
+    if (!closed_) {
+      free_.push_back(entry);
+      return;
+    }
+    const auto at =
+        std::find_if(entries_.begin(), entries_.end(),
+                     [entry](const auto& each) { return each.get() == entry; });
+    gone.push_back(std::move(*at));
+    entries_.erase(at);
   }
-  const auto at =
-      std::find_if(entries_.begin(), entries_.end(),
-                   [entry](const auto& each) { return each.get() == entry; });
-  gone = std::move(*at);
-  entries_.erase(at);
+  Destroy(std::move(gone));
+}
+
+void BatchPool::Destroy(std::vector<std::unique_ptr<BatchEntry>> entries) {
+  struct Busy {
+    Mutex mutex;
+    std::vector<std::unique_ptr<BatchEntry>> entries ABSL_GUARDED_BY(mutex);
+  };
+  static auto* const busy = new Busy;
+  {
+    MutexLock lock(&busy->mutex);
+    for (auto& each : busy->entries) entries.push_back(std::move(each));
+    busy->entries.clear();
+  }
+  for (auto& each : entries) {
+    if (!each->IsBusy()) continue;
+    MutexLock lock(&busy->mutex);
+    busy->entries.push_back(std::move(each));
+  }
 }
 
 uint32_t BatchPool::held() const {
@@ -114,18 +138,21 @@ uint32_t BatchPool::entries() const {
 }
 
 void BatchPool::Close() {
-  std::vector<std::unique_ptr<BatchEntry>> gone;  // destroyed after the lock
-  MutexLock lock(&mutex_);
-  closed_ = true;
-  free_.clear();
-  unused_.clear();
-  for (auto& each : entries_) {
-    if (std::find(held_.begin(), held_.end(), each.get()) == held_.end()) {
-      gone.push_back(std::move(each));
+  std::vector<std::unique_ptr<BatchEntry>> gone;
+  {
+    MutexLock lock(&mutex_);
+    closed_ = true;
+    free_.clear();
+    unused_.clear();
+    for (auto& each : entries_) {
+      if (std::find(held_.begin(), held_.end(), each.get()) == held_.end()) {
+        gone.push_back(std::move(each));
+      }
     }
+    entries_.erase(std::remove(entries_.begin(), entries_.end(), nullptr),
+                   entries_.end());
   }
-  entries_.erase(std::remove(entries_.begin(), entries_.end(), nullptr),
-                 entries_.end());
+  Destroy(std::move(gone));
 }
 
 }  // namespace ballast

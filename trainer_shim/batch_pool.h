@@ -63,6 +63,9 @@ class BatchEntry {
   // Called at the last Release, on its thread: notes what must be done before
   // the memory is reused or freed. Never blocks, never throws.
   virtual void OnRelease() = 0;
+  // Of a released entry: whether its memory cannot be reused or freed yet,
+  // since a stream that read the batch captures a CUDA graph.
+  virtual bool IsBusy() { return false; }
 
  private:
   friend class BatchPool;
@@ -129,7 +132,8 @@ absl::StatusOr<BatchRef<Batch>> CastBatch(
 // batch in preparation has an entry. Take prefers used entries, the one
 // released longest ago first, so that only as many entries as a loop needs fill
 // with memory; it makes a new entry only if none is free. So there are never
-// more entries than `max_held` plus the entries in preparation.
+// more entries than `max_held` plus the entries in preparation, plus those that
+// are busy, at most `max_held` for each capture of a graph.
 //
 // Only the shim's thread calls it, except through BatchEntry::Release. Held
 // entries outlive the shim: each keeps the pool alive.
@@ -170,6 +174,8 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
 
   absl::StatusOr<BatchEntry*> Make();
   void Return(BatchEntry* entry);
+  // Destroys entries of closed pools; one that is busy at a later call.
+  static void Destroy(std::vector<std::unique_ptr<BatchEntry>> entries);
 
   const uint32_t max_held_;
   const MakeEntry make_;
@@ -211,6 +217,12 @@ class BatchMaker {
   // Must come before all other calls except MakeEntry, Abort, Cancel and Found.
   // Errors: as CudaStatus.
   virtual absl::Status Open(const Setup& setup) = 0;
+
+  // Whether calls with `stream` can be made now: FAILED_PRECONDITION while it
+  // captures a CUDA graph. Changes nothing.
+  virtual absl::Status CheckStream(StreamHandle /*stream*/) const {
+    return absl::OkStatus();
+  }
 
   // Makes the next batch in an entry of the pool. On a rank that receives from
   // a tensor peer, the contents of the tensors are left to Broadcast. Errors:

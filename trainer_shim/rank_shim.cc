@@ -93,6 +93,7 @@ absl::StatusOr<BatchRef<BatchInfo>> RankShim::ReceiveFromTensorPeer(
 }
 
 absl::StatusOr<BatchRef<BatchInfo>> RankShim::Take(StreamHandle stream) {
+  BALLAST_RETURN_IF_ERROR(maker_->CheckStream(stream));
   unsent_.Reset();
   BALLAST_RETURN_IF_ERROR(pool_->CheckRoom());
   schedule_ = nullptr;
@@ -124,6 +125,7 @@ absl::Status RankShim::SendToTensorPeers(StreamHandle stream) {
         "SendToTensorPeers is for tensor rank 0, with a tensor_communicator "
         "and once after each Next that answered a batch");
   }
+  BALLAST_RETURN_IF_ERROR(maker_->CheckStream(stream));
   const absl::Status sent = maker_->Broadcast(unsent_.entry(), stream);
   unsent_.Reset();
   return sent.ok() ? sent : End(sent);
@@ -174,6 +176,7 @@ absl::Status RankShim::ExchangeEmbeddings(const BatchInfo& batch,
                                           EmbeddingDirection direction,
                                           StreamHandle stream) {
   if (!end_.ok() && !absl::IsOutOfRange(end_)) return end_;
+  BALLAST_RETURN_IF_ERROR(maker_->CheckStream(stream));
   BALLAST_RETURN_IF_ERROR(CheckEmbeddingGroup(batch));
   BALLAST_RETURN_IF_ERROR(ListEmbeddingMoves(batch, rows, direction, &moves_));
   const absl::Status found = maker_->Found();

@@ -90,7 +90,8 @@ class RankShim {
   // Two errors leave the shim usable. RESOURCE_EXHAUSTED: max_batches_held
   // batches are held; returned at once, before anything is pulled or exchanged,
   // with a message that names each. After a release, Next returns the same
-  // batch. FAILED_PRECONDITION: this rank receives from a tensor peer.
+  // batch. FAILED_PRECONDITION: this rank receives from a tensor peer, or
+  // `stream` captures a CUDA graph, of which no batch can be a part.
   //
   // Every other error is final and repeated at every further call.
   // OUT_OF_RANGE: all steps are done, or the data have ended (job().end_step(),
@@ -107,15 +108,16 @@ class RankShim {
   // or the next Next, the shim holds its own reference to the batch. Does
   // nothing if the rank has no peers. Errors: as Communicator::Broadcast; they
   // are final and abort both communicators. FAILED_PRECONDITION leaves the shim
-  // usable: there is no tensor_communicator, no unsent batch, or this is not
-  // rank 0.
+  // usable: there is no tensor_communicator, no unsent batch, this is not rank
+  // 0, or `stream` captures a CUDA graph.
   absl::Status SendToTensorPeers(StreamHandle stream);
 
   // Other tensor ranks, instead of Next: returns the next batch, as tensor rank
   // 0 got it. Plans from the schedule, then waits for the bytes (host memory)
   // or makes `stream` wait for them (device memory). Errors: as Next and
   // Communicator::Broadcast; OUT_OF_RANGE at the same batch as rank 0's Next.
-  // FAILED_PRECONDITION leaves the shim usable: this rank must call Next.
+  // FAILED_PRECONDITION leaves the shim usable: this rank must call Next, or
+  // `stream` captures a CUDA graph.
   absl::StatusOr<BatchRef<BatchInfo>> ReceiveFromTensorPeer(
       StreamHandle stream);
 
@@ -136,7 +138,8 @@ class RankShim {
   //
   // Errors: INVALID_ARGUMENT (as ListEmbeddingMoves; a batch of another job's
   // size) and FAILED_PRECONDITION (no communicator; modules on ranks of their
-  // own) leave the shim usable, but the other ranks wait: Cancel ends them. All
+  // own; `stream` captures a CUDA graph) leave the shim usable, but the other
+  // ranks wait: Cancel ends them. All
   // others are final, as in Next.
   absl::Status ExchangeEmbeddings(const BatchInfo& batch,
                                   const EmbeddingRows& rows,

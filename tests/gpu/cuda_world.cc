@@ -31,6 +31,14 @@ void AddDecoded(const JpegEngineCounts& counts, Collected* collected) {
   sum.busy += counts.busy;
 }
 
+absl::StatusOr<CudaStream> MakeStream() {
+  int device = 0;
+  BALLAST_RETURN_IF_ERROR(
+      CudaStatus(cudaGetDevice(&device), "asking for the device"));
+  const CurrentDevice current(device);
+  return CudaStream::Create();
+}
+
 // Runs the shims of one process of a trainer: one rank of each module, on one
 // GPU.
 absl::Status RunProcess(std::vector<CudaTrainerShim::Options> options,
@@ -45,7 +53,7 @@ absl::Status RunProcess(std::vector<CudaTrainerShim::Options> options,
     }
     shims.push_back(*std::move(shim));
   }
-  const absl::StatusOr<CudaStream> stream = CudaStream::Create();
+  const absl::StatusOr<CudaStream> stream = MakeStream();
   ready->arrive_and_wait();
   BALLAST_RETURN_IF_ERROR(made);
   BALLAST_RETURN_IF_ERROR(stream.status());
@@ -59,6 +67,8 @@ absl::Status RunProcess(std::vector<CudaTrainerShim::Options> options,
       }
       if (absl::IsOutOfRange(batch.status())) continue;
       BALLAST_RETURN_IF_ERROR(batch.status());
+      // The test's own calls, which must not break a capture of the test's.
+      const CurrentDevice current((*batch)->memory.device);
       BALLAST_ASSIGN_OR_RETURN(PackedBatch host,
                                CopyToHost(**batch, stream->get()));
       MutexLock lock(&collected->mutex);

@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import tempfile
+import threading
 import unittest
 
 import torch
@@ -149,6 +150,64 @@ class PythonGpuTest(unittest.TestCase):
         with loader(self.addresses["direct"], 0, "cpu", array="torch") as there:
             wanted = [int(batch["input_ids"].sum()) for batch in there]
         self.assertEqual([int(x) for x in sums], wanted)
+
+    def test_graphs_are_captured_while_batches_come(self):
+        """In torch's default mode, in which any thread's unsafe call ends a capture."""
+        torch.cuda.set_device(0)
+        with loader(self.addresses["direct"], 0, "cpu") as there:
+            wanted = digests(there)
+        ended, found, mine = threading.Event(), [], []
+
+        stream = torch.cuda.Stream()
+
+        def come():
+            with torch.cuda.stream(stream):
+                while not ended.is_set():
+                    with loader(self.addresses["direct"], 0, "cuda") as here:
+                        found.append(digests(here))
+
+        weights = torch.ones(64, 64, device="cuda")
+        other = threading.Thread(target=come)
+        other.start()
+        try:
+            with loader(self.addresses["direct"], 0, "cuda") as here:
+                for capture in range(300):
+                    batch = next(here) if capture < len(wanted) else None
+                    mine += digests([batch] if batch else [])
+                    graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(graph, capture_error_mode="global"):
+                        product = weights @ weights
+                        batch = None  # released within the capture
+                    graph.replay()
+                    self.assertEqual(float(product[0, 0]), 64)
+        finally:
+            ended.set()
+            other.join()
+        self.assertEqual(mine, wanted)
+        self.assertGreater(len(found), 0)
+        self.assertEqual([each for each in found if each != wanted], [])
+
+    def test_a_graphed_module_trains_on_batches(self):
+        torch.cuda.set_device(0)
+        plain = torch.nn.Embedding(256, 16, device="cuda")
+        tokens = 1024
+
+        def ids(batch):
+            found = batch["input_ids"].flatten()[:tokens] % 256
+            return torch.nn.functional.pad(found, (0, tokens - found.numel()))
+
+        def sums(module, batches):
+            return [float(module(ids(batch)).sum()) for batch in batches]
+
+        with loader(self.addresses["direct"], 0, "cuda") as here:
+            wanted = sums(plain, here)
+        with loader(self.addresses["direct"], 0, "cuda") as here:
+            first = next(here)
+            graphed = torch.cuda.make_graphed_callables(plain, (ids(first),))
+            found = sums(graphed, [first])
+            del first
+            found += sums(graphed, here)
+        self.assertEqual(found, wanted)
 
     def test_holders_beyond_the_bound_are_named(self):
         torch.cuda.set_device(0)

@@ -128,8 +128,7 @@ absl::Status BatchStager::CheckRest() {
 }
 
 void BatchStager::Run() {
-  absl::Status status =
-      CudaStatus(cudaSetDevice(options_.device), "choosing the device");
+  absl::Status status = UseDevice(options_.device);
   while (status.ok()) status = StageNext();
   queue_.End(status);
 }

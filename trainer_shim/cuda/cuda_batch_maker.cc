@@ -92,9 +92,7 @@ class DecodeStage::Steps final : public DecodeLine::Steps {
   }
   const DeviceImageDecoder& decoder() const { return *decoder_; }
 
-  absl::Status Prepare() override {
-    return CudaStatus(cudaSetDevice(device_), "choosing the device");
-  }
+  absl::Status Prepare() override { return UseDevice(device_); }
 
   absl::Status Feed(size_t place) override {
     const absl::Status status =
@@ -257,6 +255,9 @@ CudaBatchMaker::~CudaBatchMaker() {
   stager_ = nullptr;
   regions_ = nullptr;
   stage_ = nullptr;
+  moved_.clear();
+  finding_ = {};
+  stream_ = nullptr;
 }
 
 absl::StatusOr<std::unique_ptr<BatchEntry>> CudaBatchMaker::MakeEntry() {
@@ -316,6 +317,12 @@ absl::Status CudaBatchMaker::Open(const Setup& setup) {
       DeviceWatch::Create({setup.communicator, setup.tensor_communicator},
                           finding, watch));
   return absl::OkStatus();
+}
+
+absl::Status CudaBatchMaker::CheckStream(StreamHandle stream) const {
+  const CurrentDevice current(options_.device);
+  BALLAST_RETURN_IF_ERROR(current.status());
+  return CheckNotCapturing(static_cast<cudaStream_t>(stream));
 }
 
 absl::StatusOr<BatchEntry*> CudaBatchMaker::Next(StreamHandle handle) {
@@ -461,9 +468,11 @@ void CudaBatchMaker::NoteTimes() {
   // Querying another device's events creates a context on the current device,
   // which may belong to another process. In that case only the watchdog looks.
   int current = 0;
-  if (cudaGetDevice(&current) == cudaSuccess && current == options_.device) {
-    stager_->NoteTimes();
+  if (cudaGetDevice(&current) != cudaSuccess || current != options_.device) {
+    return;
   }
+  const CurrentDevice relaxed(current);
+  stager_->NoteTimes();
 }
 
 }  // namespace ballast

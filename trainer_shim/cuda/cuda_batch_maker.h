@@ -51,6 +51,7 @@ class CudaBatchMaker : public BatchMaker {
   bool on_device() const override { return true; }
   absl::StatusOr<std::unique_ptr<BatchEntry>> MakeEntry() override;
   absl::Status Open(const Setup& setup) override;
+  absl::Status CheckStream(StreamHandle stream) const override;
   absl::StatusOr<BatchEntry*> Next(StreamHandle stream) override;
   absl::Status Broadcast(BatchEntry* entry, StreamHandle stream) override;
   absl::Status Move(const BatchInfo& batch, const EmbeddingMoves& moves,

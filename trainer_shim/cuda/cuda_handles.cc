@@ -36,15 +36,53 @@ absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
                                    cudaGetErrorString(error), ")"));
 }
 
+namespace {
+
+absl::Status ExchangeCaptureMode(cudaStreamCaptureMode* mode) {
+  return CudaStatus(cudaThreadExchangeStreamCaptureMode(mode),
+                    "relaxing the capture mode");
+}
+
+}  // namespace
+
 CurrentDevice::CurrentDevice(int device) {
   status_ = CudaStatus(cudaGetDevice(&before_), "asking for the device");
-  if (!status_.ok() || device == before_) return;
-  status_ = CudaStatus(cudaSetDevice(device), "choosing the device");
-  changed_ = status_.ok();
+  if (status_.ok() && device != before_) {
+    status_ = CudaStatus(cudaSetDevice(device), "choosing the device");
+    changed_ = status_.ok();
+  }
+  if (status_.ok()) status_ = ExchangeCaptureMode(&mode_);
+  relaxed_ = status_.ok();
 }
 
 CurrentDevice::~CurrentDevice() {
+  if (relaxed_) cudaThreadExchangeStreamCaptureMode(&mode_);
   if (changed_) cudaSetDevice(before_);
+}
+
+absl::Status UseDevice(int device) {
+  BALLAST_RETURN_IF_ERROR(
+      CudaStatus(cudaSetDevice(device), "choosing the device"));
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  return ExchangeCaptureMode(&mode);
+}
+
+bool IsCapturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t error = cudaStreamIsCapturing(stream, &status);
+  if (error == cudaErrorStreamCaptureImplicit) {
+    // The answer, for the legacy default stream: clear it as the last error.
+    if (cudaPeekAtLastError() == error) cudaGetLastError();
+    return true;
+  }
+  return error == cudaSuccess && status != cudaStreamCaptureStatusNone;
+}
+
+absl::Status CheckNotCapturing(cudaStream_t stream) {
+  if (!IsCapturing(stream)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the stream is capturing a CUDA graph, which cannot contain the work of "
+      "a batch; call again after the end of the capture, or on another stream");
 }
 
 absl::Status LoadKernels(std::initializer_list<const void*> kernels) {

@@ -29,8 +29,16 @@ namespace ballast {
 // CUDA's errors stick, and every later call reports the same.
 absl::Status CudaStatus(cudaError_t error, absl::string_view what);
 
-// Makes a device the calling thread's current one for its lifetime, and then
-// restores the previous one.
+// Captures of CUDA graphs. While a thread of the trainer captures in CUDA's
+// default mode, `global`, unsafe calls of any thread (asking for an event,
+// pinning or freeing memory) fail, and the capture with them. Work of the shim
+// is in no graph, so its calls are made in the mode `relaxed`, which allows
+// them. CurrentDevice and UseDevice set that mode: every call of CUDA is made
+// under a CurrentDevice on the trainer's threads, or after UseDevice on the
+// shim's own.
+
+// Makes a device the calling thread's current one and its capture mode relaxed
+// for its lifetime, and then restores both.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device);
@@ -44,8 +52,23 @@ class CurrentDevice {
  private:
   int before_ = 0;
   bool changed_ = false;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // the other one
+  bool relaxed_ = false;
   absl::Status status_;
 };
+
+// For a thread of the shim: makes `device` its current one and its capture mode
+// relaxed until it ends. Errors: as CudaStatus.
+absl::Status UseDevice(int device);
+
+// Whether `stream` takes part in a capture, also a failed one that has not been
+// ended, or cannot be used before a capture ends (the legacy default stream).
+// Work for such a stream would become part of the graph. The device of `stream`
+// must be current.
+bool IsCapturing(cudaStream_t stream);
+
+// FAILED_PRECONDITION if `stream` IsCapturing.
+absl::Status CheckNotCapturing(cudaStream_t stream);
 
 // Loads kernels, given by the addresses of their host functions, onto the
 // current device; null is skipped. Otherwise a kernel's first launch loads it,

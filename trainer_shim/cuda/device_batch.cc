@@ -106,11 +106,15 @@ DeviceEntry::~DeviceEntry() {
   upload.Free();
   output.Free();
   if (placeholders.data() != nullptr) Retire(std::move(placeholders));
+  packed = {};
+  events_.clear();
+  stream_ = nullptr;  // last: the buffers are freed in its order
 }
 
 absl::StatusOr<std::string> DeviceEntry::Digest(StreamHandle stream) const {
   const CurrentDevice current(device_);
   BALLAST_RETURN_IF_ERROR(current.status());
+  BALLAST_RETURN_IF_ERROR(CheckNotCapturing(static_cast<cudaStream_t>(stream)));
   BALLAST_ASSIGN_OR_RETURN(
       const PackedBatch host,
       CopyToHost(batch, static_cast<cudaStream_t>(stream)));
@@ -139,19 +143,37 @@ absl::Status DeviceEntry::RecordStream(StreamHandle stream) {
 
 void DeviceEntry::OnRelease() {
   if (ProcessEnds()) return;
-  MutexLock lock(&mutex_);
   const CurrentDevice current(device_);
-  for (size_t i = 0; i < streams_.size() && release_.ok(); ++i) {
-    release_ = events_[i].Record(static_cast<cudaStream_t>(streams_[i]));
+  MutexLock lock(&mutex_);
+  const absl::Status recorded = RecordReaders();
+  if (recorded.ok() || absl::IsFailedPrecondition(recorded)) return;
+  LogError(recorded.message());  // returned when the memory is to be reused
+}
+
+bool DeviceEntry::IsBusy() {
+  {
+    MutexLock lock(&mutex_);
+    if (streams_.empty()) return false;
   }
-  if (!release_.ok()) LogError(release_.message());
-  pending_ = streams_.size();
-  streams_.clear();
+  const CurrentDevice current(device_);
+  MutexLock lock(&mutex_);
+  return absl::IsFailedPrecondition(RecordReaders());
+}
+
+absl::Status DeviceEntry::RecordReaders() {
+  while (!streams_.empty()) {
+    const auto stream = static_cast<cudaStream_t>(streams_.back());
+    BALLAST_RETURN_IF_ERROR(CheckNotCapturing(stream));
+    BALLAST_RETURN_IF_ERROR(events_[pending_].Record(stream));
+    ++pending_;
+    streams_.pop_back();
+  }
+  return absl::OkStatus();
 }
 
 absl::Status DeviceEntry::WaitUntilFree() {
   MutexLock lock(&mutex_);
-  BALLAST_RETURN_IF_ERROR(release_);
+  BALLAST_RETURN_IF_ERROR(RecordReaders());
   for (size_t i = 0; i < pending_; ++i) {
     BALLAST_RETURN_IF_ERROR(StreamWait(stream_->get(), events_[i].get()));
   }

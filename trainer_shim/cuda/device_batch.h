@@ -56,7 +56,9 @@ absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
 //
 // At the last release an event is recorded on every stream that the batch was
 // given to. Before the memory is reused, the shim's stream, not the host, waits
-// for these events. An entry that outlives its shim frees its device memory in
+// for these events. On a stream that captures a CUDA graph the event is
+// recorded after the capture, for the work before it: the entry is busy until
+// then. An entry that outlives its shim frees its device memory in
 // the same order. CUDA frees pinned memory only by waiting for the device, so
 // the entry's pinned memory is then kept for later entries of the process.
 class DeviceEntry : public BatchEntry {
@@ -75,8 +77,8 @@ class DeviceEntry : public BatchEntry {
   absl::Status RecordStream(StreamHandle stream) override;
 
   // Makes the shim's stream wait for all readers of the entry's previous batch.
-  // Call it before the memory is used for another batch. Errors: as CudaStatus,
-  // including the errors of the release.
+  // Call it before the memory is used for another batch. Errors, after which it
+  // may be called again: as RecordReaders and CudaStatus.
   absl::Status WaitUntilFree();
 
   // Makes space for `samples` placeholders; new space is zeroed. Errors: as
@@ -84,7 +86,7 @@ class DeviceEntry : public BatchEntry {
   absl::Status ReservePlaceholders(uint64_t samples);
 
  private:
-  const std::shared_ptr<const CudaStream> stream_;  // freed after the buffers
+  std::shared_ptr<const CudaStream> stream_;  // the shim's
 
  public:
   DeviceBatch batch;
@@ -103,16 +105,21 @@ class DeviceEntry : public BatchEntry {
       : stream_(std::move(stream)), device_(device) {}
   void List(std::vector<TensorView>* tensors) const override;
   void OnRelease() override;
+  bool IsBusy() override;
+  // Records an event on each of streams_ and removes it from there, except for
+  // streams that are capturing. The device must be current. Errors: as
+  // CudaStatus; FAILED_PRECONDITION (a stream is capturing).
+  absl::Status RecordReaders() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int device_;
   Mutex mutex_;
-  // Streams that the batch was given to (RecordStream) since it was handed out.
+  // Streams that the batch was given to (RecordStream) since it was handed out;
+  // after its release, those on which no event has been recorded yet.
   std::vector<StreamHandle> streams_ ABSL_GUARDED_BY(mutex_);
-  // One for each of `streams_`, and spare ones.
+  // The recorded ones, one for each of `streams_`, and spare ones.
   std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
   // Number of events_ that must be done before the memory is reused.
   size_t pending_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Status release_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ballast

@@ -122,8 +122,7 @@ void DeviceWatch::Abort(const absl::Status& reason) {
 
 void DeviceWatch::Run() {
   // Querying events needs the device's context.
-  absl::Status status =
-      CudaStatus(cudaSetDevice(options_.device), "choosing the device");
+  absl::Status status = UseDevice(options_.device);
   while (status.ok() && sleeper_->Sleep(options_.interval)) {
     if (options_.on_look) options_.on_look();
     status = Look();

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/nccl_connect.h"
 
 namespace ballast {
@@ -20,9 +21,13 @@ class NcclCommunicator : public Communicator {
         rank_(rank),
         size_(size),
         parent_(pair.parent),
-        communicator_(pair.exchange) {}
+        communicator_(pair.exchange) {
+    // Without a device, 0: NCCL's calls say so.
+    cudaGetDevice(&device_);
+  }
 
   ~NcclCommunicator() override {
+    const CurrentDevice current(device_);
     MutexLock abort_lock(&abort_mutex_);
     MutexLock lock(&mutex_);
     Leave(communicator_);
@@ -76,6 +81,7 @@ class NcclCommunicator : public Communicator {
   }
 
   void Abort(const absl::Status& reason) override {
+    const CurrentDevice current(device_);
     MutexLock abort_lock(&abort_mutex_);
     {
       MutexLock lock(&mutex_);
@@ -172,6 +178,7 @@ class NcclCommunicator : public Communicator {
   const NcclApi* const nccl_;
   const uint32_t rank_;
   const uint32_t size_;
+  int device_ = 0;     // of both communicators
   Mutex abort_mutex_;  // held by the thread in Abort
   // Null once aborted.
   ncclComm_t parent_ ABSL_GUARDED_BY(abort_mutex_);
