@@ -9,6 +9,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "client/buffer_pool.h"
@@ -16,6 +17,7 @@
 #include "client/pull_channel.h"
 #include "client/server_channel.h"
 #include "common/grpc_status.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/loader_service.grpc.pb.h"
@@ -132,6 +134,34 @@ constexpr absl::Duration kReportDeadline = absl::Seconds(1);
 
 // Pause between two attempts of a Rendezvous.
 constexpr absl::Duration kMeetingPause = absl::Milliseconds(500);
+// Time after which a rank that waits in a Rendezvous asks who is missing, and
+// time between its questions: longer for groups of more ranks than kOften, all
+// of which ask one server.
+constexpr absl::Duration kAskPeriod = absl::Seconds(10);
+constexpr uint32_t kOften = 1024;
+constexpr absl::Duration kAskDeadline = absl::Seconds(2);
+
+absl::Duration AskPeriod(uint32_t size, absl::Duration timeout) {
+  return std::min(kAskPeriod * std::max<double>(1, double{1} * size / kOften),
+                  timeout / 2);
+}
+
+// "ranks 1, 5 of 8 are missing", as far as the server knows.
+std::string Missing(const v1::RendezvousResponse& told, uint32_t size) {
+  if (told.waiting() == 0) {
+    return "no rank waits at the server where groups meet";
+  }
+  const uint32_t missing = size - std::min(told.waiting(), size);
+  const uint32_t named = told.missing_size();
+  return absl::StrCat(
+      missing == 1 ? "rank " : "ranks ", absl::StrJoin(told.missing(), ", "),
+      named < missing ? absl::StrCat(" and ", missing - named, " more") : "",
+      " of ", size, missing == 1 ? " has" : " have", " not come",
+      told.elsewhere().empty()
+          ? ""
+          : absl::StrCat("; without an exchange (delivery direct): ",
+                         told.elsewhere()));
+}
 
 // Marks an error of CheckHealth (absl::Status::SetPayload).
 constexpr absl::string_view kNotServing = "ballast/not_serving";
@@ -237,16 +267,46 @@ class GrpcLoaderClient final : public LoaderClient {
     request.set_member(DrawMember());
     const std::string name = absl::StrCat("Rendezvous of rank ", rank, " of ",
                                           size, " in group ", group);
-    const absl::Time deadline = absl::Now() + timeout;
-    std::string before;  // the last transient error
+    const absl::Time start = absl::Now();
+    const absl::Time deadline = start + timeout;
+    std::string before;   // the last transient error
+    std::string missing;  // who was missing when the server was last asked
+    const auto ask = [&] {
+      v1::RendezvousRequest asks;
+      asks.set_group(group);
+      asks.set_run(run);
+      asks.set_asks(true);
+      const absl::StatusOr<v1::RendezvousResponse> told = server_.Call(
+          {.name = name,
+           .deadline = std::min(kAskDeadline, deadline - absl::Now()),
+           .explain = false},
+          loader_.get(), &v1::LoaderService::Stub::Rendezvous, asks);
+      if (told.ok()) {
+        missing = Missing(*told, size);
+      } else if (missing.empty()) {
+        missing = absl::StrCat("who is missing is not known: ",
+                               told.status().message());
+      }
+      LogWarning("server ", address(), ": ", name, " waits since ",
+                 absl::FormatDuration(
+                     absl::Trunc(absl::Now() - start, absl::Seconds(1))),
+                 ": ", missing);
+    };
     while (true) {
       // A rank that waits for other ranks also waits for the server.
-      const absl::StatusOr<v1::RendezvousResponse> response = server_.Call(
-          {.name = name,
-           .deadline = deadline - absl::Now(),
-           .wait_for_server = true,
-           .explain = false},
-          loader_.get(), &v1::LoaderService::Stub::Rendezvous, request);
+      v1::LoaderService::StubInterface::async_interface* const async =
+          loader_->async();
+      const absl::StatusOr<v1::RendezvousResponse> response =
+          server_.CallAndWatch<
+              v1::LoaderService::StubInterface::async_interface,
+              v1::RendezvousRequest, v1::RendezvousResponse>(
+              {.name = name,
+               .deadline = deadline - absl::Now(),
+               .wait_for_server = true,
+               .explain = false},
+              async,
+              &v1::LoaderService::StubInterface::async_interface::Rendezvous,
+              request, AskPeriod(size, timeout), ask);
       if (response.ok()) return response->id();
       const absl::Status& status = response.status();
       // CANCELLED: the server is shutting down.
@@ -269,7 +329,10 @@ class GrpcLoaderClient final : public LoaderClient {
       return absl::DeadlineExceededError(absl::StrCat(
           "server ", address(), ": ", name, ": not all ranks met within ",
           absl::FormatDuration(timeout),
-          before.empty() ? "" : absl::StrCat("; the server said: ", before)));
+          missing.empty() ? "" : absl::StrCat("; ", missing),
+          before.empty() ? "" : absl::StrCat("; the server said: ", before),
+          "; all ranks of a group name the same group, run and delivery, and "
+          "their servers the same topology.meeting"));
     }
   }
 

@@ -97,8 +97,10 @@ class LoaderClient {
   // rank 0's id. `id` is read from rank 0 only. `run` names this start of the
   // job (proto/loader_service.proto); empty: no name. Retries for up to
   // `timeout` while the server, or the server that holds the rendezvous, is
-  // away or busy. Errors: as the RPC; DEADLINE_EXCEEDED after `timeout`, with
-  // the server's last error, if any.
+  // away or busy. Logs after 10 s, and from then on every 10 s (less often in
+  // groups of more than 1024 ranks), which ranks have not come. Errors: as the
+  // RPC; DEADLINE_EXCEEDED after `timeout`, with these ranks and the server's
+  // last error, if any.
   virtual absl::StatusOr<std::string> Rendezvous(const std::string& group,
                                                  uint32_t rank, uint32_t size,
                                                  const std::string& id,

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -377,6 +378,24 @@ ServerChannel::ServerChannel(const std::string& address,
       // gRPC's own message would only say that there is no channel.
       usable_(CheckAddress(address, security)),
       channel_(MakeChannel(address, security, kMaxControlMessage)) {}
+
+bool ServerChannel::Answer::AwaitFor(absl::Duration timeout) {
+  const absl::Time end = absl::Now() + timeout;
+  MutexLock lock(&mutex);
+  while (!status.has_value()) {
+    const absl::Duration left = end - absl::Now();
+    if (left <= absl::ZeroDuration()) return false;
+    changed.WaitFor(&mutex, absl::ToChronoNanoseconds(left));
+  }
+  return true;
+}
+
+void ServerChannel::Prepare(const CallOptions& options,
+                            grpc::ClientContext* context) {
+  context->set_deadline(std::chrono::system_clock::now() +
+                        absl::ToChronoNanoseconds(options.deadline));
+  context->set_wait_for_ready(options.wait_for_server);
+}
 
 absl::Status ServerChannel::Explain(const CallOptions& options,
                                     const grpc::Status& status) const {

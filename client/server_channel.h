@@ -4,16 +4,20 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 
-#include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/channel_security.h"
+#include "common/mutex.h"
 #include "common/status_macros.h"
 
 namespace ballast {
@@ -54,12 +58,38 @@ class ServerChannel {
       const Request& request) const {
     BALLAST_RETURN_IF_ERROR(usable_);
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() +
-                         absl::ToChronoNanoseconds(options.deadline));
-    context.set_wait_for_ready(options.wait_for_server);
+    Prepare(options, &context);
     Response response;
     BALLAST_RETURN_IF_ERROR(
         Explain(options, (stub->*method)(&context, request, &response)));
+    return response;
+  }
+
+  // As Call, of the stub's asynchronous interface (`async`: stub.async()),
+  // except that `on_wait` is called on this thread after `period`, and again
+  // after each further one, until the server has answered. It may block, but
+  // then the answer is returned later.
+  template <typename Async, typename Request, typename Response>
+  absl::StatusOr<Response> CallAndWatch(
+      const CallOptions& options, Async* async,
+      void (Async::*method)(grpc::ClientContext*, const Request*, Response*,
+                            std::function<void(grpc::Status)>),
+      const Request& request, absl::Duration period,
+      const std::function<void()>& on_wait) const {
+    BALLAST_RETURN_IF_ERROR(usable_);
+    grpc::ClientContext context;
+    Prepare(options, &context);
+    Response response;
+    const auto answer = std::make_shared<Answer>();
+    (async->*method)(&context, &request, &response,
+                     [answer](grpc::Status status) {
+                       MutexLock lock(&answer->mutex);
+                       answer->status = std::move(status);
+                       answer->changed.NotifyAll();
+                     });
+    while (!answer->AwaitFor(period)) on_wait();
+    MutexLock lock(&answer->mutex);
+    BALLAST_RETURN_IF_ERROR(Explain(options, *answer->status));
     return response;
   }
 
@@ -72,6 +102,17 @@ class ServerChannel {
   absl::Status Named(absl::string_view call, const absl::Status& status) const;
 
  private:
+  // Of a call whose status comes in a thread of gRPC.
+  struct Answer {
+    // Whether there is a status; waits for it, at most for `timeout`.
+    bool AwaitFor(absl::Duration timeout);
+
+    Mutex mutex;
+    CondVar changed;
+    std::optional<grpc::Status> status ABSL_GUARDED_BY(mutex);
+  };
+  static void Prepare(const CallOptions& options, grpc::ClientContext* context);
+
   const std::string address_;
   const ChannelSecurity security_;
   const absl::Status usable_;

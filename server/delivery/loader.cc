@@ -256,6 +256,19 @@ absl::Status Loader::CheckAskAlikeLocked(const v1::Role& role) const {
   return absl::OkStatus();
 }
 
+std::vector<v1::Role> Loader::RolesAskingDirect() const {
+  constexpr size_t kMost = 16;
+  std::vector<v1::Role> roles;
+  MutexLock lock(&mutex_);
+  for (const auto& [id, stream] : streams_) {
+    if (roles.size() == kMost) break;
+    if (stream->end.ok() && AsksDirect(stream->role)) {
+      roles.push_back(stream->role);
+    }
+  }
+  return roles;
+}
+
 void Loader::GetSchedule(uint64_t step, ScheduleAnswer answer,
                          v1::Split split) {
   workers_->AddTask([this, step, split, answer = std::move(answer)] {

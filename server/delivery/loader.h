@@ -130,6 +130,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // FAILED_PRECONDITION, as from OpenStream, if another rank of the module with
   // an open stream does not request the same delivery as `role`.
   absl::Status CheckAskAlike(const v1::Role& role) const;
+  // The roles of open streams that ask for Role.delivery DIRECT where the job
+  // moves samples, at most 16.
+  std::vector<v1::Role> RolesAskingDirect() const;
 
   // Makes a worker get the schedule of `step` of `split` and pass it to
   // `answer`. The loader must live until then. Errors: as CheckSplit and the

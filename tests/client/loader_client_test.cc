@@ -221,6 +221,28 @@ TEST_F(LoaderClientTest, MeetingEndsAtItsDeadline) {
       "Rendezvous of rank 1 of 4 in group group");
 }
 
+// The server says who is missing, in the log meanwhile and in the error.
+TEST_F(LoaderClientTest, AMeetingNamesWhoIsMissing) {
+  v1::RendezvousResponse waiting;
+  waiting.set_waiting(5);
+  waiting.add_missing(0);
+  waiting.add_missing(6);
+  server_->SetWaiting(waiting);
+  ExpectError(client_->Rendezvous("group", 1, 8, "", absl::Seconds(2)).status(),
+              absl::StatusCode::kDeadlineExceeded,
+              "ranks 0, 6 and 1 more of 8 have not come");
+  waiting.set_waiting(7);
+  waiting.clear_missing();
+  waiting.add_missing(6);
+  waiting.set_elsewhere("language rank 6");
+  server_->SetWaiting(waiting);
+  ExpectError(
+      client_->Rendezvous("group", 1, 8, "", absl::Seconds(2)).status(),
+      absl::StatusCode::kDeadlineExceeded,
+      "rank 6 of 8 has not come; without an exchange (delivery direct): "
+      "language rank 6");
+}
+
 // The server, or the one where groups meet, is not up yet or is busy.
 TEST_F(LoaderClientTest, RetriesAMeeting) {
   server_->SetRendezvous("an id");

@@ -97,6 +97,10 @@ class GrpcFakeServer final : public FakeLoaderServer,
     MutexLock lock(&mutex_);
     rendezvous_ = id;
   }
+  void SetWaiting(v1::RendezvousResponse waiting) override {
+    MutexLock lock(&mutex_);
+    waiting_ = std::move(waiting);
+  }
   void SetTimings(v1::GetTimingsResponse timings) override {
     MutexLock lock(&mutex_);
     timings_ = std::move(timings);
@@ -215,6 +219,10 @@ class GrpcFakeServer final : public FakeLoaderServer,
                           const v1::RendezvousRequest* request,
                           v1::RendezvousResponse* response) override {
     MutexLock lock(&mutex_);
+    if (request->asks()) {
+      *response = waiting_;
+      return grpc::Status::OK;
+    }
     rendezvous_requests_.push_back(*request);
     if (!rendezvous_errors_.empty()) {
       const absl::Status error = rendezvous_errors_.front();
@@ -273,6 +281,7 @@ class GrpcFakeServer final : public FakeLoaderServer,
     return absl::UnimplementedError("no answer was set");
   };
   std::string rendezvous_ ABSL_GUARDED_BY(mutex_);
+  v1::RendezvousResponse waiting_ ABSL_GUARDED_BY(mutex_);
   std::vector<absl::Status> rendezvous_errors_ ABSL_GUARDED_BY(mutex_);
   v1::GetTimingsResponse timings_ ABSL_GUARDED_BY(mutex_);
   absl::Status report_ ABSL_GUARDED_BY(mutex_);

@@ -67,6 +67,8 @@ class FakeLoaderServer {
   virtual void SetSchedule(ScheduleScript script) = 0;
   // With an empty id, Rendezvous blocks until its deadline.
   virtual void SetRendezvous(const std::string& id) = 0;
+  // Answers Rendezvous that ask who waits.
+  virtual void SetWaiting(v1::RendezvousResponse waiting) = 0;
   // Makes the next Rendezvous calls end with these errors, one after the other.
   virtual void FailRendezvous(std::vector<absl::Status> errors) = 0;
   virtual void SetStatus(v1::GetStatusResponse status) = 0;

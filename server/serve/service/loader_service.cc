@@ -4,10 +4,12 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "proto/schedule/fingerprint.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {
@@ -142,6 +144,16 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Rendezvous(
                      request->passed_on(), ", server ", name_,
                      ", where groups meet, ", scheduler_->fingerprint().hash(),
                      "; is topology.meeting an address of another job?")));
+  }
+  if (request->asks()) {
+    *response = rendezvous_.WhoWaits(*request);
+    response->set_elsewhere(
+        absl::StrJoin(pulls_.loader->RolesAskingDirect(), ", ",
+                      [](std::string* text, const v1::Role& role) {
+                        absl::StrAppend(text, ModuleName(role.module()),
+                                        " rank ", role.dp_rank());
+                      }));
+    return Finished(context, absl::OkStatus());
   }
   return new RendezvousCall(&rendezvous_, calls_, *request, response);
 }

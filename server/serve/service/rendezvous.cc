@@ -201,6 +201,29 @@ uint64_t Rendezvous::Join(const v1::RendezvousRequest& request, Answer answer) {
   return ticket;
 }
 
+v1::RendezvousResponse Rendezvous::WhoWaits(
+    const v1::RendezvousRequest& request) const {
+  v1::RendezvousResponse response;
+  MutexLock lock(&mutex_);
+  const auto found = groups_.find({request.group(), request.run()});
+  if (found == groups_.end()) return response;
+  const Group& group = found->second;
+  response.set_waiting(group.waiting.size());
+  uint32_t next = 0;
+  const auto add_until = [&](uint32_t rank) {
+    while (next < rank && response.missing_size() < kMaxMissing) {
+      response.add_missing(next++);
+    }
+    next = rank + 1;
+    return response.missing_size() < kMaxMissing;
+  };
+  for (const auto& [rank, waiter] : group.waiting) {
+    if (!add_until(rank)) return response;
+  }
+  add_until(group.size);
+  return response;
+}
+
 void Rendezvous::Meet(const Key& key, Replies* replies) {
   const auto found = groups_.find(key);
   Group group = std::move(found->second);

@@ -83,6 +83,7 @@ class Rendezvous {
   static constexpr size_t kMaxNameBytes = 256;
   static constexpr size_t kMaxIdBytes = 4096;
   static constexpr size_t kMaxMemberBytes = 64;
+  static constexpr int kMaxMissing = 16;
 
   // Called once, with no lock held, from any thread. Errors in addition to the
   // RPC's: ABORTED (the same rank came again while this one waited),
@@ -92,6 +93,10 @@ class Rendezvous {
   // Brings a rank to its group. `answer` may run before this returns. Returns a
   // ticket for Leave.
   uint64_t Join(const v1::RendezvousRequest& request, Answer answer);
+
+  // Which ranks of the request's group and run wait, and which do not
+  // (RendezvousRequest.asks). At most kMaxMissing are named.
+  v1::RendezvousResponse WhoWaits(const v1::RendezvousRequest& request) const;
 
   // Records that the rank has gone. Returns true if its answer will not run,
   // false if it has been answered or is being answered.

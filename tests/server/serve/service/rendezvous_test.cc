@@ -14,6 +14,7 @@
 namespace ballast {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Result = std::optional<absl::StatusOr<v1::RendezvousResponse>>;
@@ -99,6 +100,31 @@ TEST(RendezvousTest, AGroupThatHasMetMayMeetAgain) {
     EXPECT_EQ(IdOf(zero), id);
     EXPECT_EQ(IdOf(one), id);
   }
+}
+
+TEST(RendezvousTest, SaysWhoWaits) {
+  Rendezvous rendezvous;
+  const auto ask = [&](const std::string& run) {
+    v1::RendezvousRequest request;
+    request.set_group("g");
+    request.set_run(run);
+    request.set_asks(true);
+    return rendezvous.WhoWaits(request);
+  };
+  EXPECT_EQ(ask("1").waiting(), 0u);
+  std::vector<Result> results(40);
+  for (const uint32_t rank : {1, 2, 5}) {
+    Join(&rendezvous, OfRun("1", Member("g", rank, 7)), &results[rank]);
+  }
+  EXPECT_EQ(ask("1").waiting(), 3u);
+  EXPECT_THAT(ask("1").missing(), ElementsAre(0, 3, 4, 6));
+  EXPECT_EQ(ask("2").waiting(), 0u);
+  EXPECT_THAT(ask("2").missing(), SizeIs(0));
+  // At most 16 are named.
+  Join(&rendezvous, OfRun("2", Member("g", 30, 40)), &results[30]);
+  EXPECT_THAT(ask("2").missing(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
+                                              11, 12, 13, 14, 15));
+  for (const Result& result : results) EXPECT_FALSE(result.has_value());
 }
 
 // A start of three ranks is aborted after any of its ranks have come, and all
