@@ -250,7 +250,15 @@ absl::Status PullLanes::Read(uint32_t lane, grpc::ByteBuffer* message) {
     if (streams_.empty()) return absl::CancelledError("the pull was cancelled");
     stream = streams_[lane - 1].get();
   }
-  return stream->Read(message);
+  const absl::Status status = stream->Read(message);
+  // The server was started anew since the Pull was opened, which has ended,
+  // too. A new Pull may succeed.
+  if (absl::IsNotFound(status)) {
+    return absl::UnavailableError(absl::StrCat(
+        "lane ", lane,
+        " joined a server that does not know the pull: ", status.message()));
+  }
+  return status;
 }
 
 void PullLanes::Cancel() {

@@ -253,6 +253,8 @@ class GrpcFakeServer final : public FakeLoaderServer,
   grpc::Status Pull(grpc::ServerContext*, PullServerStream* stream) override {
     v1::PullRequest request;
     if (!stream->Read(&request) || !request.has_open()) {
+      // As a server that does not know the Pull of a lane.
+      if (request.has_join()) return {grpc::StatusCode::NOT_FOUND, "no Pull"};
       return {grpc::StatusCode::INVALID_ARGUMENT, "no Open"};
     }
     PullScript script;
