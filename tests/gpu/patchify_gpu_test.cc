@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <string>
 #include <tuple>
@@ -8,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/machine.h"
+#include "common/threads.h"
 #include "tests/gpu/device_testing.h"
 #include "trainer_shim/cuda/patchify_cuda.h"
 #include "trainer_shim/patchify.h"
@@ -56,9 +59,14 @@ uint64_t PixelsEnd(const std::vector<PatchifyImage>& images) {
 }
 
 std::vector<uint8_t> RandomBytes(uint64_t count, uint32_t seed) {
-  std::mt19937 random(seed);
+  std::mt19937_64 random(seed);
   std::vector<uint8_t> bytes(count);
-  for (uint8_t& byte : bytes) byte = random();
+  uint64_t at = 0;
+  for (; at + 8 <= count; at += 8) {
+    const uint64_t word = random();
+    std::memcpy(&bytes[at], &word, 8);
+  }
+  for (; at < count; ++at) bytes[at] = random();
   return bytes;
 }
 
@@ -96,10 +104,12 @@ void ExpectSameAsOnHost(const std::vector<PatchifyImage>& images,
   std::vector<T> want(rows * shape.row());
   std::fill_n(reinterpret_cast<uint8_t*>(want.data()), want.size() * sizeof(T),
               kFill);
-  for (const PatchifyImage& image : images) {
-    OnHost(pixels.data() + image.pixel_offset, image, shape, table,
-           want.data() + image.first_row * shape.row());
-  }
+  EXPECT_TRUE(RunAll(images.size(), Cores(), [&](size_t i) {
+                const PatchifyImage& image = images[i];
+                OnHost(pixels.data() + image.pixel_offset, image, shape, table,
+                       want.data() + image.first_row * shape.row());
+                return absl::OkStatus();
+              }).ok());
 
   const CudaPatchifier patchifier = OrDie(CudaPatchifier::Create(shape, table));
   const DeviceBuffer device_pixels = ToDevice(pixels);
@@ -120,6 +130,9 @@ void ExpectSameAsOnHost(const std::vector<PatchifyImage>& images,
   const absl::Status status = patchifier.Launch(batch, nullptr);
   ASSERT_TRUE(status.ok()) << status;
   const std::vector<T> got = ToHost<T>(out, 0, want.size());
+  if (std::memcmp(got.data(), want.data(), want.size() * sizeof(T)) == 0) {
+    return;
+  }
   const auto at =
       std::mismatch(reinterpret_cast<const uint8_t*>(got.data()),
                     reinterpret_cast<const uint8_t*>(got.data() + got.size()),
@@ -166,11 +179,15 @@ TEST_P(PatchifyGpuTest, ExtremeGrids) {
                 5, 256));
 }
 
+// More than one wave of blocks, several tokens per warp (from 288 tokens for
+// each of the device's multiprocessors on; the simple kernel needs fewer), a
+// partial last block. With one formula: it does not matter which values are
+// written.
 TEST_P(PatchifyGpuTest, ManyTokens) {
-  // More than one wave of blocks, several tokens per warp, a partial last
-  // block.
+  if (std::get<1>(GetParam()) != Normalisation::kTorchvision) return;
   const uint32_t m = shape().merge;
-  const size_t images = shape().padded_rows != 0 ? 240 : 2400;
+  const bool simple = std::get<2>(GetParam()) == PatchifyKernel::kSimple;
+  const size_t images = simple || shape().padded_rows != 0 ? 300 : 2700;
   std::vector<Grid> grids(images, Grid{5 * m, 3 * m});
   grids.push_back({m, 3 * m});
   Expect(LayOut(grids, shape(), 1, 256));

@@ -12,6 +12,13 @@
 #   tests/gpu/run.sh run --part K/N
 #                            the K-th of N parts, at most 300 seconds: a share of
 #                            the tests of each program, and of the scripts
+#   tests/gpu/run.sh sanitize [NAME...]
+#                            runs the programs of the tests, or those of these names,
+#                            under compute-sanitizer: memcheck, then racecheck, each for
+#                            at most 300 seconds; needs compute-sanitizer in $PATH or
+#                            in the toolkit of $CUDA_PATH. Leaves out the tests over
+#                            NCCL, which probes what the driver can do, and the one of
+#                            gigabytes
 #   tests/gpu/run.sh bench   runs every benchmark of the bundle that needs no
 #                            server
 #   gpu_bundle/engines.sh    measures `model.decode: device` from the server to
@@ -21,8 +28,8 @@
 # A machine without a GPU fails every test: none is passed over.
 #
 # `build` takes targets of tests/gpu, for a bundle of these and of the programs
-# alone, without the package for Python; and Bazel's options from
-# $BALLAST_BUILD_OPTIONS.
+# alone; after `--python` with the package for Python and its test, too; and Bazel's
+# options from $BALLAST_BUILD_OPTIONS.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tests/gpu/bundle.sh
@@ -52,7 +59,13 @@ libraries_of() {
 }
 
 build() {
-  local options targets bin kind target path all=$((! $#))
+  local options targets bin kind target path python=0
+  if [[ ${1-} == --python ]]; then
+    python=1
+    shift
+  fi
+  local all=$((! $#))
+  ((all)) && python=1
   read -ra options <<<"${BALLAST_BUILD_OPTIONS-$options_default}"
   targets=("$@")
   if ((all)); then
@@ -64,7 +77,8 @@ build() {
     return 1
   fi
   local built=("${targets[@]}" "${programs[@]}")
-  ((all)) && built+=("$library" "$wheel")
+  ((all)) && built+=("$library")
+  ((python)) && built+=("$wheel")
   bazel build --noshow_progress "${options[@]}" "${built[@]}"
   bin=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
 
@@ -83,12 +97,15 @@ build() {
   mapfile -t built < <(find "$bundle"/{tests,benchmarks,bin} -type f)
   libraries_of "${built[@]}" | xargs install -m 644 -t "$bundle/lib"
   strip --strip-unneeded "${built[@]}"
-  if ((all)); then
-    install -m 755 tests/gpu/*_test.sh "$bundle/tests/"
+  if ((python)); then
+    install -m 755 tests/gpu/python_gpu_test.sh "$bundle/tests/"
     install -m 644 "${python_files[@]}" "$bundle/python/"
     deploy/wheel.sh --out "$bundle/python" \
       --wheel "$bin"/trainer_shim/python/library_wheel/ballast-*.whl
     install -m 644 trainer_shim/python/examples/*.py "$bundle/python/examples/"
+  fi
+  if ((all)); then
+    install -m 755 tests/gpu/*_test.sh "$bundle/tests/"
     path=${library#//}
     deploy/install.sh --prefix "$PWD/$bundle/shim" --library "$bin/${path/://}"
     # The library finds these in lib/.
@@ -124,6 +141,11 @@ shorten() {
 # the other, for at most SECONDS each. One that fails stops no other; those that are
 # left after TOTAL seconds count as failed. With K/N, programs of GoogleTest run
 # their K-th shard of N, and each script runs in one part.
+#
+# Programs run under the command in the array `under`, if any; then scripts do not,
+# nor programs other than those in `names`, unless that is empty.
+under=()
+names=()
 each() {
   local program libraries limit passed=0 failed=0 seen=0
   local part=${5:-1/1}
@@ -145,21 +167,48 @@ each() {
       ((seen++ % GTEST_TOTAL_SHARDS != GTEST_SHARD_INDEX)); then
       continue
     fi
+    if ((${#under[@]})) && [[ $program == *.sh ]]; then continue; fi
+    if ((${#names[@]})) && [[ " ${names[*]} " != *" ${program##*/} "* ]]; then
+      continue
+    fi
     limit=$(($4 - SECONDS < $2 ? $4 - SECONDS : $2))
     echo "== $program (at $SECONDS s)"
     if ((limit <= 0)); then
       failed=$((failed + 1))
       echo "NOT RUN $program: $4 seconds are over"
     elif LD_LIBRARY_PATH=$libraries TEST_TMPDIR=$scratch \
-      timeout --kill-after=10 "$limit" "$program" 2>&1 | "$3"; then
+      timeout --kill-after=10 "$limit" "${under[@]}" "$program" 2>&1 | "$3"; then
       passed=$((passed + 1))
     else
       failed=$((failed + 1))
       echo "FAILED $program"
     fi
   done
+  rm -rf "$scratch"
   echo "$passed passed, $failed failed, in $SECONDS s"
   ((failed == 0))
+}
+
+# sanitize [NAME...]
+sanitize() {
+  local tool sanitizer status=0
+  names=("$@")
+  sanitizer=$(command -v compute-sanitizer) ||
+    sanitizer=${CUDA_PATH:-/usr/local/cuda}/bin/compute-sanitizer
+  if [[ ! -x $sanitizer ]]; then
+    echo "tests/gpu/run.sh: no compute-sanitizer in PATH, nor $sanitizer;" \
+      "it comes with the CUDA toolkit" >&2
+    return 1
+  fi
+  export GTEST_FILTER='-*Nccl*:*OffsetsPast32Bits*'
+  for tool in memcheck racecheck; do
+    echo "==== $tool"
+    # Calls that fail are in the statuses that the tests compare.
+    under=("$sanitizer" --tool "$tool" --error-exitcode 1 --print-limit 20)
+    [[ $tool == memcheck ]] && under+=(--report-api-errors no)
+    each tests 300 shorten 7200 || status=1
+  done
+  return "$status"
 }
 
 case ${1-} in
@@ -176,6 +225,7 @@ case ${1-} in
       each tests 150 shorten 300 "$part"
     fi
     ;;
+  sanitize) sanitize "${@:2}" ;;
   bench) each benchmarks 600 cat 3600 ;;
   "")
     build
