@@ -56,11 +56,17 @@ absl::Status CheckSameDelivery(const v1::AttachResponse& a,
       v1::Delivery_Name(b.job().delivery()), " at server ", b_address));
 }
 
-// The first server whose fingerprint most answers have. A tie goes to the
-// earlier fingerprint, so that two servers follow the primary.
-size_t MostAgreeWith(const std::vector<Answer>& answers) {
-  size_t best = 0;
+// The first server whose fingerprint most answers have, and whether these are
+// more than half of the answers.
+struct Most {
+  size_t server = 0;
+  bool is_majority = false;
+};
+Most MostAgreeWith(const std::vector<Answer>& answers) {
+  Most best;
   int most = 0;
+  const int all = std::count_if(answers.begin(), answers.end(),
+                                [](const Answer& each) { return each.ok(); });
   for (size_t i = 0; i < answers.size(); ++i) {
     if (!answers[i].ok()) continue;
     const auto agrees = [&](const Answer& other) {
@@ -69,7 +75,7 @@ size_t MostAgreeWith(const std::vector<Answer>& answers) {
     };
     const int count = std::count_if(answers.begin(), answers.end(), agrees);
     if (count <= most) continue;
-    best = i;
+    best = {i, 2 * count > all};
     most = count;
   }
   return best;
@@ -140,7 +146,9 @@ absl::StatusOr<v1::AttachResponse> AttachNow(
   }
   // A primary with the fingerprint that the caller knows is the right one.
   const bool known = primary_answers && expected.ByteSizeLong() > 0;
-  const size_t first_server = known ? 0 : MostAgreeWith(answers);
+  const Most most = MostAgreeWith(answers);
+  const bool decides = known || (primary_answers && most.is_majority);
+  const size_t first_server = known ? 0 : most.server;
   if (!answers[first_server].ok()) return NoneAnswers(servers, answers);
   const v1::AttachResponse* const first = &*answers[first_server];
   BALLAST_RETURN_IF_ERROR(CheckSameFingerprint(
@@ -157,7 +165,7 @@ absl::StatusOr<v1::AttachResponse> AttachNow(
                      answers[i]->fingerprint(), name),
                  "servers of different configurations");
     if (!same.ok()) {
-      if (!primary_answers) return same;
+      if (!decides) return same;
       LogWarning("going on without ", name, ": ", same.message());
       continue;
     }

@@ -19,11 +19,11 @@ namespace ballast {
 // The answer has the changes of the running job that any of the servers knows.
 //
 // A rank can start once its primary answers. Another server that does not
-// answer, fails or has another fingerprint (a server of another job on a reused
-// port) is skipped and logged; a later Pull from it is refused. So is the
-// primary if more of the others agree on another fingerprint: then it is the
-// primary that belongs to another job. With two servers there is no majority:
-// the primary counts, unless `expected` decides. If the primary is away
+// answer or fails is skipped and logged. So is a server that has another
+// fingerprint than most of those that answer (a server of another job on a
+// reused port), also the primary; a later Pull from it is refused. Without such
+// a majority, as with two servers, `expected` decides, else nothing does: ranks
+// with other primaries would train on other data. If the primary is away
 // (UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED), the others that answer
 // must agree. If none answers, all are asked again every second for `patience`,
 // timed by `clock`; 0: only once. Blocks for that time, and for as long as the
@@ -31,12 +31,12 @@ namespace ballast {
 //
 // Errors: as LoaderClient::Attach to the primary, or to the first that failed
 // if none answered; UNAVAILABLE if all are away, naming each with its cause;
-// FAILED_PRECONDITION if the primary is away and two others have different
-// fingerprints, naming both addresses, both fingerprints and the first
-// differing key, if two servers of one fingerprint differ in balance.delivery,
-// or if another rank of the module pulls from one of `servers` and requests
-// another Role.delivery (ranks whose lists share no server are not compared);
-// INVALID_ARGUMENT if there are no servers.
+// FAILED_PRECONDITION if servers have different fingerprints and there is no
+// majority, or the primary is away, naming both addresses, both fingerprints
+// and the first differing key, if two servers of one fingerprint differ in
+// balance.delivery, or if another rank of the module pulls from one of
+// `servers` and requests another Role.delivery (ranks whose lists share no
+// server are not compared); INVALID_ARGUMENT if there are no servers.
 absl::StatusOr<v1::AttachResponse> AttachAll(
     absl::Span<LoaderClient* const> servers, const v1::Role& role,
     const v1::Fingerprint& expected,

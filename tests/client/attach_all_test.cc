@@ -34,7 +34,7 @@ TEST_F(AttachAllTest, AttachesToAll) {
   // A primary that answers is enough, whatever the others do.
   for (const absl::StatusOr<v1::AttachResponse>& standby :
        std::vector<absl::StatusOr<v1::AttachResponse>>{
-           SomeJob("32"), absl::FailedPreconditionError("not this job"),
+           absl::FailedPreconditionError("not this job"),
            absl::InternalError("broken"),
            absl::ResourceExhaustedError("busy")}) {
     other->SetAttach(standby);
@@ -43,8 +43,17 @@ TEST_F(AttachAllTest, AttachesToAll) {
     EXPECT_EQ(attached->fingerprint().hash(), SomeJob().fingerprint().hash());
   }
 
-  // Without it the others must agree. Names both servers, both fingerprints and
-  // the key.
+  // Two servers that differ: a rank with the other one first would train on
+  // other data. A rank that knows its job's fingerprint goes on.
+  other->SetAttach(SomeJob("32"));
+  ExpectError(AttachAll(clients, SomeRole(), {}).status(),
+              absl::StatusCode::kFailedPrecondition,
+              "batch.micro is 16 with server " + server_->address() +
+                  " and 32 with server " + other->address());
+  EXPECT_TRUE(AttachAll(clients, SomeRole(), SomeJob().fingerprint()).ok());
+
+  // Without a primary the others must agree. Names both servers, both
+  // fingerprints and the key.
   const auto primary = FakeLoaderServer::Start();
   const auto primary_client = LoaderClient::Create(primary->address());
   primary->SetAttach(absl::UnavailableError("starts"));
@@ -80,11 +89,10 @@ TEST_F(AttachAllTest, AFirstServerThatMostOthersContradictIsPassedOver) {
   attached = AttachAll(clients, SomeRole(), SomeJob("32").fingerprint());
   ASSERT_TRUE(attached.ok()) << attached.status();
   EXPECT_EQ(attached->fingerprint().hash(), SomeJob("32").fingerprint().hash());
-  // Two against two: the first counts.
+  // Two against two: nothing decides.
   others[0]->SetAttach(SomeJob("32"));
-  attached = AttachAll(clients, SomeRole(), {});
-  ASSERT_TRUE(attached.ok()) << attached.status();
-  EXPECT_EQ(attached->fingerprint().hash(), SomeJob("32").fingerprint().hash());
+  ExpectError(AttachAll(clients, SomeRole(), {}).status(),
+              absl::StatusCode::kFailedPrecondition, "batch.micro is 32");
 }
 
 TEST_F(AttachAllTest, RanksThatAskOtherwiseAreNoticedAtEveryServer) {
@@ -103,7 +111,7 @@ TEST_F(AttachAllTest, RanksThatAskOtherwiseAreNoticedAtEveryServer) {
   otherwise = SomeJob("32");
   otherwise.set_asks_otherwise("rank 5 exchanges samples");
   other->SetAttach(otherwise);
-  EXPECT_TRUE(AttachAll(clients, SomeRole(), {}).ok());
+  EXPECT_TRUE(AttachAll(clients, SomeRole(), SomeJob().fingerprint()).ok());
 }
 
 TEST_F(AttachAllTest, WaitsForTheFirstServer) {

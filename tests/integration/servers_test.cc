@@ -66,11 +66,14 @@ TEST(ServersTest, RefusesDifferentConfigurations) {
                 HasSubstr(client->Attach({}, {})->fingerprint().hash()));
     EXPECT_THAT(message, HasSubstr(client->address()));
   }
-  // A rank whose first server answers starts without the servers that differ.
-  const auto started = AttachAll(clients, {}, {});
+  // Nor can one whose first server answers, unless it knows its job: then it
+  // starts without the server that differs.
+  EXPECT_EQ(AttachAll(clients, {}, {}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  const v1::Fingerprint job = first->Attach({}, {})->fingerprint();
+  const auto started = AttachAll(clients, {}, job);
   ASSERT_TRUE(started.ok()) << started.status();
-  EXPECT_EQ(started->fingerprint().hash(),
-            first->Attach({}, {})->fingerprint().hash());
+  EXPECT_EQ(started->fingerprint().hash(), job.hash());
 }
 
 // Rank 1 has server 0 in its list, where rank 0 pulls, and is told at its

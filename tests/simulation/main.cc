@@ -4,6 +4,8 @@
 //   simulate --first 5000 --seeds 1000    seeds 5000 to 5999
 //   simulate --seed 17 --verbose          one, with every event
 //   simulate --changes --seeds 1000       jobs that are changed while they run
+//   simulate --apart --seeds 1000         servers that topology.meeting
+//   compares
 
 #include <cstdint>
 #include <cstdio>
@@ -27,10 +29,14 @@ int main(int argc, char** argv) {
       sweep.draw = ballast::DrawChangePlan;
       continue;
     }
+    if (option == "--apart") {
+      sweep.draw = ballast::DrawApartPlan;
+      continue;
+    }
     if (!has_value) {
       std::fprintf(stderr,
                    "usage: %s [--seeds N] [--first N] [--seed N] "
-                   "[--verbose] [--changes]\n",
+                   "[--verbose] [--changes] [--apart]\n",
                    argv[0]);
       return 2;
     }

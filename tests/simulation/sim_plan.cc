@@ -149,6 +149,26 @@ SimPlan DrawChangePlan(uint64_t seed) {
   return plan;
 }
 
+SimPlan DrawApartPlan(uint64_t seed) {
+  SimPlan plan = DrawPlan(seed);
+  SimRandom random(seed ^ 0x57);
+  plan.apart = true;
+  plan.one_server_is_well = false;
+  plan.job.vision_dp = plan.job.language_dp = plan.servers;
+  plan.job.delivery = v1::DELIVERY_DIRECT;
+  SimFault other;
+  other.kind = SimFault::Kind::kOtherData;
+  other.at = random.Between(absl::ZeroDuration(), absl::Seconds(2));
+  other.lasts = random.Between(absl::Seconds(1), absl::Minutes(3));
+  plan.faults.push_back(other);
+  // Of the server that the others compare themselves with, the job's own are
+  // the right data.
+  for (SimFault& fault : plan.faults) {
+    if (fault.kind == SimFault::Kind::kOtherData) fault.server = 1;
+  }
+  return plan;
+}
+
 absl::Duration NextBound(const SimPlan& plan) {
   const FailoverOptions& failover = plan.failover;
   // The first failure is noticed within slow_after, and `patience` runs from
@@ -211,6 +231,7 @@ std::string Describe(const SimPlan& plan) {
       plan.encoders_first ? ", vision first" : "",
       plan.revisions ? absl::StrCat(", changes, ", plan.servers, " servers")
                      : "",
+      plan.apart ? ", servers apart" : "",
       plan.one_server_is_well ? ", one server is well" : "");
   for (const SimFault& fault : plan.faults) {
     absl::StrAppend(&text, "\n  ", Describe(fault));

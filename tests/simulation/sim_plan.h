@@ -72,6 +72,9 @@ struct SimPlan {
   bool one_server_is_well = false;
   // All servers have serve.revisions.
   bool revisions = false;
+  // Each rank has one server alone and does not know the job's fingerprint;
+  // topology.meeting of all servers is server 0, and the delivery is direct.
+  bool apart = false;
   std::vector<SimFault> faults;
 };
 
@@ -81,6 +84,10 @@ SimPlan DrawPlan(uint64_t seed);
 // to four offers, often two at once, and faults of servers and ranks around
 // them. The server that decides keeps its file.
 SimPlan DrawChangePlan(uint64_t seed);
+
+// Likewise, of a job whose servers are `apart`: the other one is started with
+// another configuration for a while, among other faults.
+SimPlan DrawApartPlan(uint64_t seed);
 
 // The longest that a Next may take under the plan's faults.
 absl::Duration NextBound(const SimPlan& plan);

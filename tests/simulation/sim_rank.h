@@ -90,6 +90,7 @@ struct SimDefects {
   bool skip_generation_check = false;  // of blocks in shared memory
   bool serve_held_steps = false;       // of a change that is not decided
   bool forget_revisions = false;       // serve.revisions is never written
+  bool compare_no_servers = false;     // that are apart
 };
 
 // One rank's process: the real TrainerShim in a thread of its own node.

@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "server/delivery/block_ledger.h"
 #include "tests/fakes/job_config.h"
+#include "tests/simulation/sim_call.h"
 
 namespace ballast {
 namespace {
@@ -32,6 +33,38 @@ v1::Config GetConfig(const SimServer::Options& options) {
   return config;
 }
 
+class SimPeerCaller final : public PeerCaller {
+ public:
+  SimPeerCaller(SimNetwork* network, int node)
+      : network_(*network), node_(node) {}
+
+  absl::StatusOr<v1::AttachResponse> Attach(
+      const std::string& address) override {
+    if (cancelled_) return absl::CancelledError("the server drains");
+    const auto call = std::make_shared<SimCall<v1::AttachResponse>>(
+        &network_, node_, address);
+    call_ = call.get();
+    auto answer = call->Run(
+        [](SimServer* server, auto answer) {
+          answer(server->Attach(v1::AttachRequest()));
+        },
+        absl::Seconds(2));
+    call_ = nullptr;
+    return answer;
+  }
+  void Cancel() override {
+    cancelled_ = true;
+    if (call_ != nullptr) call_->Lose(node_, "the server drains");
+  }
+
+ private:
+  SimNetwork& network_;
+  const int node_;
+  // Only simulated threads touch these, and none gives way in between.
+  bool cancelled_ = false;
+  SimConnection* call_ = nullptr;
+};
+
 }  // namespace
 
 SimServer::SimServer(const Options& options, SimNetwork* network,
@@ -54,7 +87,24 @@ SimServer::SimServer(const Options& options, SimNetwork* network,
       options_.address,
       keeper_ == nullptr ? scheduler_.get() : keeper_->job()->scheduler(),
       loader_.get(), &calls_, limits);
+  if (!options_.meeting.empty()) {
+    threads.Join(threads.Start(node_, [this] { CompareWithMeeting(); }));
+  }
   if (!dead_) network_.Listen(options_.address, options_.machine, this);
+}
+
+// As LoaderServer::ComparePeers.
+void SimServer::CompareWithMeeting() {
+  service_->RefuseToAttach(NotCompared(options_.address, options_.meeting));
+  auto check = PeerCheck::Start(
+      {scheduler_->fingerprint(), options_.address, options_.meeting},
+      {options_.meeting}, std::make_unique<SimPeerCaller>(&network_, node_),
+      Clock::Real(), [this](const absl::Status& verdict) {
+        service_->Refuse(verdict);
+        if (verdict.ok()) service_->RefuseToAttach(absl::OkStatus());
+      });
+  if (!check.ok()) std::abort();
+  peer_check_ = *std::move(check);
 }
 
 absl::Status SimServer::Start(const SimDisk* disk) {
@@ -91,6 +141,7 @@ absl::Status SimServer::Start(const SimDisk* disk) {
 
 SimServer::~SimServer() {
   Die();
+  peer_check_.reset();
   if (keeper_ != nullptr) keeper_->Stop();
   if (loader_ != nullptr) loader_->Drain();
   network_.AwaitNoCalls(node_);
@@ -117,6 +168,7 @@ bool SimServer::SurvivesWrite(bool before) {
 
 void SimServer::Drain() {
   network_.Listen(options_.address, options_.machine, nullptr);
+  peer_check_.reset();
   if (keeper_ != nullptr) keeper_->Stop();
   loader_->Drain();
   service_->Drain();

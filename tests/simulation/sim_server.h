@@ -13,6 +13,7 @@
 #include "server/delivery/loader.h"
 #include "server/serve/pull/pull_limits.h"
 #include "server/serve/service/loader_service.h"
+#include "server/serve/service/peer_check.h"
 #include "server/serve/service/revision_keeper.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "tests/simulation/sim_data.h"
@@ -43,6 +44,8 @@ class SimServer final : public SimProcess {
     std::string revisions;
     std::vector<std::string> peers;
     std::string decider;
+    // The server of topology.meeting; "": none is named, or it is this one.
+    std::string meeting;
     // Called with each schedule that the server gives to a rank.
     std::function<void(const v1::StepSchedule&)> on_schedule;
     // Planted defects.
@@ -96,6 +99,7 @@ class SimServer final : public SimProcess {
 
  private:
   absl::Status Start(const SimDisk* disk);
+  void CompareWithMeeting();
   void Die();
 
   const Options options_;
@@ -109,6 +113,7 @@ class SimServer final : public SimProcess {
   CallCount calls_;
   std::shared_ptr<Loader> loader_;
   std::unique_ptr<LoaderServiceImpl> service_;
+  std::unique_ptr<PeerCheck> peer_check_;  // null without `meeting`
 };
 
 }  // namespace ballast

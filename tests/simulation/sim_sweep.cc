@@ -38,7 +38,9 @@ void Print(const SimPlan& plan, const SimOutcome& outcome) {
                "  replay: bazel run //tests/simulation:simulate -- --seed %llu "
                "--verbose%s\n",
                static_cast<unsigned long long>(plan.seed),
-               plan.revisions ? " --changes" : "");
+               plan.revisions ? " --changes"
+               : plan.apart   ? " --apart"
+                              : "");
 }
 
 }  // namespace

@@ -201,6 +201,9 @@ void Simulation::StartServer(uint32_t number, int version) {
     server.no_gate = options_.defects.serve_held_steps;
     server.forgets_revisions = options_.defects.forget_revisions;
   }
+  if (plan_.apart && number > 0 && !options_.defects.compare_no_servers) {
+    server.meeting = GetAddress(0);
+  }
   Slot& slot = *slots_[number];
   while (true) {
     slot.server = std::make_unique<SimServer>(server, &network_, &slot.disk);
@@ -297,11 +300,15 @@ uint64_t Simulation::StartJob(uint64_t start_step) {
     options.role = RoleOf(module, rank);
     options.machine = MachineOfRank(ranks_.size());
     options.start_step = start_step;
-    for (uint32_t i = 0; i < plan_.servers; ++i) {
-      options.servers.push_back(
-          GetAddress((ranks_.size() + i) % plan_.servers));
+    if (plan_.apart) {
+      options.servers = {GetAddress(rank % plan_.servers)};
+    } else {
+      for (uint32_t i = 0; i < plan_.servers; ++i) {
+        options.servers.push_back(
+            GetAddress((ranks_.size() + i) % plan_.servers));
+      }
+      options.fingerprint = scheduler->fingerprint();
     }
-    options.fingerprint = scheduler->fingerprint();
     ranks_.push_back(std::make_unique<SimRank>(
         options, plan_, options_.defects, &network_, std::move(communicator),
         [this](const std::string& text) { Trace(text); }));

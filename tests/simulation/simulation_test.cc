@@ -92,6 +92,24 @@ TEST(PlantedDefectsTest, StepsGivenOutBeforeTheDecisionAreFound) {
             0u);
 }
 
+// Servers of several nodes that only topology.meeting brings together, and
+// ranks that meet no other: no rank trains by another configuration.
+TEST(SimulationTest, ServersThatAreApartServeOneConfiguration) {
+  SimSweep sweep;
+  sweep.draw = DrawApartPlan;
+  sweep.seeds = 60;
+  const SimTotals totals = RunSeeds(sweep);
+  RecordProperty("totals", Describe(totals));
+  EXPECT_TRUE(totals.failed_seeds.empty()) << Describe(totals);
+  EXPECT_GT(totals.faults[static_cast<int>(SimFault::Kind::kOtherData)],
+            sweep.seeds / 2);
+}
+
+TEST(PlantedDefectsTest, ServersThatAreNotComparedAreFound) {
+  EXPECT_GT(SeedsUntilFound({.compare_no_servers = true}, 100, DrawApartPlan),
+            0u);
+}
+
 TEST(PlantedDefectsTest, RevisionsThatAreNotWrittenAreFound) {
   EXPECT_GT(SeedsUntilFound({.forget_revisions = true}, 500, DrawChangePlan),
             0u);

@@ -85,6 +85,11 @@ LoaderServiceImpl::LoaderServiceImpl(std::string name,
       pulls_{loader,  scheduler->fingerprint(), &refusal_, calls, instruments,
              clients, PullLimits(limits),       {}} {}
 
+absl::Status LoaderServiceImpl::refusal() const {
+  BALLAST_RETURN_IF_ERROR(refusal_.status());
+  return attaching_.status();
+}
+
 grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
     grpc::CallbackServerContext* context, const v1::AttachRequest* request,
     v1::AttachResponse* response) {
@@ -95,7 +100,7 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
     if (request->role().module() == v1::MODULE_UNSPECIFIED) {
       return absl::OkStatus();
     }
-    BALLAST_RETURN_IF_ERROR(refusal_.status());
+    BALLAST_RETURN_IF_ERROR(refusal());
     return CheckRole(scheduler_->job(), request->role());
   }();
   if (status.ok()) {
@@ -111,7 +116,7 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
       *response->add_revisions() = std::move(revision);
     }
     response->set_server(name_);
-    response->set_refusal(std::string(refusal_.status().message()));
+    response->set_refusal(std::string(refusal().message()));
     if (request->role().module() != v1::MODULE_UNSPECIFIED) {
       response->set_asks_otherwise(
           std::string(pulls_.loader->CheckAskAlike(request->role()).message()));

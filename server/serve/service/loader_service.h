@@ -57,6 +57,10 @@ class LoaderServiceImpl final
   // difference. If `why` is OK, ranks are served.
   void Refuse(absl::Status why) { refusal_.Set(std::move(why)); }
 
+  // If `why` is not OK, no rank may attach until the next call: Attach returns
+  // `why`. Ranks that have attached, here or elsewhere, go on to pull.
+  void RefuseToAttach(absl::Status why) { attaching_.Set(std::move(why)); }
+
   grpc::ServerUnaryReactor* Report(grpc::CallbackServerContext* context,
                                    const v1::ReportRequest* request,
                                    v1::ReportResponse* response) override;
@@ -72,11 +76,15 @@ class LoaderServiceImpl final
   void Drain();
 
  private:
+  // Why a rank may not attach.
+  absl::Status refusal() const;
+
   const std::string name_;
   const Scheduler* const scheduler_;
   CallCount* const calls_;
   RendezvousForwarder* const meeting_;  // null: groups meet here
   Refusal refusal_;
+  Refusal attaching_;
   ballast::Rendezvous rendezvous_;
   TimingStore timings_;
   PullContext pulls_;

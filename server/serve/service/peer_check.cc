@@ -94,6 +94,8 @@ namespace {
 constexpr int kRounds = 9;
 constexpr absl::Duration kFirstDelay = absl::Seconds(1);
 constexpr absl::Duration kLongestDelay = absl::Seconds(32);
+// Between two questions to the server where groups meet, for which ranks wait.
+constexpr absl::Duration kMeetingDelay = absl::Seconds(1);
 
 }  // namespace
 
@@ -117,6 +119,15 @@ absl::StatusOr<bool> ComparePeer(
                                     absl::StrCat("server ", peer_address)),
                "servers of different configurations"));
   return true;
+}
+
+absl::Status NotCompared(absl::string_view own_address,
+                         absl::string_view meeting) {
+  return absl::UnavailableError(absl::StrCat(
+      "server ", own_address,
+      " has not compared its configuration yet with server ", meeting,
+      ", where the ranks of the job meet (topology.meeting, --meeting), and "
+      "serves no rank before; is that server started, and reached from here?"));
 }
 
 std::optional<absl::Duration> PeerRetryDelay(int round) {
@@ -221,7 +232,31 @@ absl::Status PeerCheck::AskAll(PeerVerdict* verdict) {
   return why;
 }
 
+bool PeerCheck::AwaitMeeting() {
+  if (self_.meeting.empty()) return true;
+  absl::Status told;
+  for (bool first = true;; first = false) {
+    const auto answer = caller_->Attach(self_.meeting);
+    if (stopping_) return false;
+    const auto compared =
+        ComparePeer(self_.fingerprint, self_.address, answer, self_.meeting);
+    if (compared.ok() && *compared) return true;
+    if (!compared.ok() && compared.status() != told) {
+      told = compared.status();
+      on_change_(told);
+    }
+    if (compared.ok() && first) {
+      LogInfo(NotCompared(self_.address, self_.meeting).message(), " (",
+              answer.status().ToString(), ")");
+    }
+    const absl::Duration delay =
+        compared.ok() ? kMeetingDelay : PeerVerdict::kDiffersDelay;
+    if (!sleeper_->Sleep(delay)) return false;
+  }
+}
+
 void PeerCheck::Run(std::vector<std::string> peers) {
+  if (!AwaitMeeting()) return;
   const size_t all = peers.size();
   PeerVerdict verdict(std::move(peers));
   absl::Status told;
@@ -229,7 +264,7 @@ void PeerCheck::Run(std::vector<std::string> peers) {
   for (bool first = true;; first = false) {
     const absl::Status why = AskAll(&verdict);
     if (stopping_) return;
-    if (verdict.status() != told) {
+    if (first || verdict.status() != told) {
       told = verdict.status();
       on_change_(told);
     }

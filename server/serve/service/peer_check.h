@@ -52,7 +52,9 @@ class PeerCaller {
 std::unique_ptr<PeerCaller> MakeGrpcPeerCaller(ChannelSecurity security);
 
 // Checks that all servers of a job were started with the same configuration and
-// index. Each server asks every other one when it starts, and from then on a
+// index. A server of topology.meeting compares itself with the server named
+// there before ranks may attach: with `direct` no rank of the module would meet
+// another. Each server asks every other one when it starts, and from then on a
 // few of them at a time, in turn: a peer that restarts with another
 // configuration is found even if nobody calls this server. A server that finds
 // a difference serves no rank, since it cannot know which of the two is wrong.
@@ -70,6 +72,11 @@ absl::StatusOr<bool> ComparePeer(
     const v1::Fingerprint& own, absl::string_view own_address,
     const absl::StatusOr<v1::AttachResponse>& answer,
     absl::string_view peer_address);
+
+// UNAVAILABLE: why a rank cannot attach to the server `own_address` before it
+// has been compared with the server `meeting`.
+absl::Status NotCompared(absl::string_view own_address,
+                         absl::string_view meeting);
 
 // The wait before round `round` (1, 2, …) of asking the silent peers; nullopt
 // after enough rounds, some two minutes in all.
@@ -121,13 +128,17 @@ class PeerCheck {
   struct Self {
     v1::Fingerprint fingerprint;
     std::string address;
+    // One of the peers, which is asked first and alone until it is equal.
+    // Empty: none.
+    std::string meeting;
   };
 
   // The thread calls `on_change` whenever the verdict has changed: with
-  // ComparePeer's error, or with OK once no peer differs any more. Logs the
-  // peers that are silent in the first round, in one line, and logs whenever
-  // all have become equal. `clock` is not owned. Errors: RESOURCE_EXHAUSTED (no
-  // thread).
+  // ComparePeer's error, or with OK once no peer differs any more; also with OK
+  // at the end of the first round, if no peer differs. If there is a `meeting`,
+  // ranks wait for the first OK (NotCompared). Logs the peers that are silent
+  // in the first round, in one line, and logs whenever all have become equal.
+  // `clock` is not owned. Errors: RESOURCE_EXHAUSTED (no thread).
   static absl::StatusOr<std::unique_ptr<PeerCheck>> Start(
       Self self, std::vector<std::string> peers,
       std::unique_ptr<PeerCaller> caller, Clock* clock,
@@ -148,6 +159,8 @@ class PeerCheck {
         sleeper_(clock->NewSleeper()),
         on_change_(std::move(on_change)) {}
   void Run(std::vector<std::string> peers);
+  // Returns once the meeting is equal, or false if the check stops.
+  bool AwaitMeeting();
   // One round. Returns why the first silent peer could not be compared.
   absl::Status AskAll(PeerVerdict* verdict);
 

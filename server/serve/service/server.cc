@@ -430,7 +430,14 @@ SampleLocation LoaderServer::Locate(const v1::StepSchedule& schedule,
   return builder.Locate(source, ordinal);
 }
 
+std::string LoaderServer::MeetingElsewhere() const {
+  return meeting_ == nullptr ? "" : job_.config.topology().meeting();
+}
+
 absl::Status LoaderServer::Listen() {
+  if (const std::string meeting = MeetingElsewhere(); !meeting.empty()) {
+    loader_service_.RefuseToAttach(NotCompared(state_.name(), meeting));
+  }
   BALLAST_ASSIGN_OR_RETURN(
       CallServer started,
       StartCallServer(job_.config.serve(), security_,
@@ -468,22 +475,29 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
                                         Clock* clock) {
   std::vector<std::string> peers =
       PeerAddresses(job_.config.topology(), own_address);
+  const std::string meeting = MeetingElsewhere();
+  if (!meeting.empty() &&
+      std::find(peers.begin(), peers.end(), meeting) == peers.end()) {
+    peers.push_back(meeting);
+  }
   if (peers.empty()) return absl::OkStatus();
   const auto on_change = [this](const absl::Status& verdict) {
-    if (verdict.ok()) {
-      LogInfo("no other server of the job differs any more; ranks are served");
-    } else {
-      LogError(verdict.message(), "; no rank is served while that is so");
-    }
     MutexLock lock(&mutex_);
+    if (!verdict.ok()) {
+      LogError(verdict.message(), "; no rank is served while that is so");
+    } else if (!peers_agree_.ok()) {
+      LogInfo("no other server of the job differs any more; ranks are served");
+    }
     peers_agree_ = verdict;
     UpdateRefusal();
+    if (verdict.ok()) loader_service_.RefuseToAttach(absl::OkStatus());
   };
   BALLAST_ASSIGN_OR_RETURN(
       peer_check_,
-      PeerCheck::Start(
-          {job_.scheduler->fingerprint(), own_address}, std::move(peers),
-          MakeGrpcPeerCaller(security_.to_peers()), clock, on_change));
+      PeerCheck::Start({job_.scheduler->fingerprint(), own_address, meeting},
+                       std::move(peers),
+                       MakeGrpcPeerCaller(security_.to_peers()), clock,
+                       on_change));
   return absl::OkStatus();
 }
 

@@ -122,10 +122,11 @@ absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
 // (server_security.h).
 // Compares itself with the other servers of the job in the background
 // (peer_check.h); while one differs, it logs that, its health is NOT_SERVING
-// and it serves no rank. Reads that fail or hang are retried according to
-// serve.read_attempts and serve.read_timeout; work that takes longer than
-// serve.stall_after is logged. With serve.revisions the job can be changed
-// while it runs (revision_keeper.h). Thread-safe.
+// and it serves no rank. No rank may attach before the server of
+// topology.meeting has been compared. Reads that fail or hang are retried
+// according to serve.read_attempts and serve.read_timeout; work that takes
+// longer than serve.stall_after is logged. With serve.revisions the job can be
+// changed while it runs (revision_keeper.h). Thread-safe.
 class LoaderServer {
  public:
   // Selects whether the first blocks are built before anything is served.
@@ -192,6 +193,8 @@ class LoaderServer {
   const Scheduler* scheduler() const;
   SampleLocation Locate(const v1::StepSchedule& schedule, uint32_t source,
                         uint64_t ordinal) const;
+  // topology.meeting, unless that is this server; else empty.
+  std::string MeetingElsewhere() const;
   absl::Status Listen();
   absl::Status StartHistory();
   absl::Status ServeHttp();

@@ -10,6 +10,7 @@
 
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/manual_clock.h"
+#include "tests/fakes/no_threads.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/host/in_process_communicator.h"
 
@@ -157,7 +158,9 @@ TEST(TrainerShimTest, AStandbyOfAnotherConfigurationIsPassedOver) {
   FakeLoader other;
   other.address = "fake:2";
   other.fingerprint = "ffeeddccbbaa99887766554433221100";
-  const std::vector<RankRun> both = RunAll({FakeLoader(), other});
+  FakeLoader equal;
+  equal.address = "fake:3";
+  const std::vector<RankRun> both = RunAll({FakeLoader(), other, equal});
   ASSERT_EQ(both.size(), alone.size());
   for (size_t rank = 0; rank < both.size(); ++rank) {
     EXPECT_EQ(both[rank].end.code(), absl::StatusCode::kOutOfRange)
@@ -363,6 +366,29 @@ TEST(TrainerShimTest, ReportsTheTimesOfTheBatchesThatItMade) {
   EXPECT_EQ(kept[0].pack_milliseconds(), packing);
   EXPECT_FALSE(kept[0].has_exchange_milliseconds()) << "direct delivery";
   EXPECT_FALSE(kept[0].has_copy_milliseconds()) << "no device";
+}
+
+// A rank whose threads cannot be started has no shim, and its peers end.
+TEST(TrainerShimTest, WithoutThreadsTheGroupEnds) {
+  auto ends = InProcessGroup(2);
+  TrainerShim::Options options;
+  options.source.role = RoleOf(v1::MODULE_LANGUAGE, 0);
+  options.communicator = std::move(ends[0]);
+  {
+    const NoThreads limit;
+    const absl::Status status =
+        TrainerShim::Create(std::move(options), Clients({FakeLoader()}))
+            .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("no thread to fetch batches"));
+  }
+  TrainerShim::Options peer;
+  peer.source.role = RoleOf(v1::MODULE_LANGUAGE, 1);
+  peer.communicator = std::move(ends[1]);
+  EXPECT_THAT(
+      std::string(RunRank(std::move(peer), {FakeLoader()}).end.message()),
+      HasSubstr("no thread to fetch batches"));
 }
 
 }  // namespace

@@ -126,11 +126,12 @@ class FakeCaller final : public PeerCaller {
 
 class PeerCheckThreadTest : public ::testing::Test {
  protected:
-  void Start() {
-    check_ = *PeerCheck::Start({Micro("16"), "a"}, {"b", "c", "d"},
+  void Start(const std::string& meeting = "") {
+    check_ = *PeerCheck::Start({Micro("16"), "a", meeting}, {"b", "c", "d"},
                                std::make_unique<FakeCaller>(script_), &clock_,
                                [this](absl::Status status) {
                                  MutexLock lock(&mutex_);
+                                 equal_ += status.ok();
                                  mismatch_ = std::move(status);
                                  found_.NotifyAll();
                                });
@@ -155,6 +156,7 @@ class PeerCheckThreadTest : public ::testing::Test {
   Mutex mutex_;
   CondVar found_;
   absl::Status mismatch_ ABSL_GUARDED_BY(mutex_);
+  int equal_ ABSL_GUARDED_BY(mutex_) = 0;  // times that all were
   std::unique_ptr<PeerCheck> check_;
 };
 
@@ -173,6 +175,34 @@ TEST_F(PeerCheckThreadTest, DoesNotAskEqualPeersAgain) {
   clock_.AwaitSleepers(1);
   EXPECT_THAT(clock_.sleeps(), ElementsAre(absl::Seconds(1), absl::Seconds(2),
                                            PeerVerdict::kDiffersDelay));
+}
+
+// Ranks wait for the first OK, which comes once the server where groups meet is
+// equal; other peers are asked then.
+TEST_F(PeerCheckThreadTest, AsksTheMeetingAloneUntilItIsEqual) {
+  SetAnswer("b", "16");
+  Start(/*meeting=*/"c");
+  clock_.AwaitSleepers(1);
+  clock_.Advance(absl::Seconds(1));
+  clock_.AwaitSleepers(1);
+  EXPECT_THAT(asked(), ElementsAre("c", "c"));
+  SetAnswer("c", "32");
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_THAT(std::string(AwaitMismatch().message()),
+              HasSubstr("batch.micro is 16 with server a and 32 with server "
+                        "c"));
+  clock_.AwaitSleepers(1);
+  {
+    MutexLock lock(&mutex_);
+    EXPECT_EQ(equal_, 0);
+  }
+  SetAnswer("c", "16");
+  clock_.Advance(PeerVerdict::kDiffersDelay);
+  clock_.AwaitSleepers(1);
+  EXPECT_THAT(asked(), ElementsAre("c", "c", "c", "c", "b", "c", "d"));
+  MutexLock lock(&mutex_);
+  EXPECT_TRUE(mismatch_.ok());
+  EXPECT_EQ(equal_, 1);
 }
 
 TEST(PeerVerdictTest, AsksADifferingPeerUntilItIsGoneAndThenAsAtTheStart) {
@@ -324,19 +354,25 @@ class PeerServersTest : public ::testing::Test {
     return absl::StrCat("unix:", directory_, "/", server, ".sock");
   }
 
-  // Server `server` of two; each has one rank of each module.
-  std::unique_ptr<LoaderServer> Start(int server, uint64_t seed, Clock* clock) {
+  // Server `server` of two; each has one rank of each module. Without
+  // `names_servers` the configuration names itself, as by default, and server
+  // 0 as topology.meeting.
+  std::unique_ptr<LoaderServer> Start(int server, uint64_t seed, Clock* clock,
+                                      bool names_servers = true) {
     OpenedJob job;
     job.config = JobConfig(2, 2, 16, 8);
     job.config.mutable_order()->set_seed(seed);
     job.config.mutable_serve()->set_listen(0, Address(server));
     job.config.mutable_topology()->clear_servers();
+    v1::Topology& topology = *job.config.mutable_topology();
+    if (!names_servers) topology.set_meeting(Address(0));
     for (const int s : {0, 1}) {
-      v1::Topology::Server* added =
-          job.config.mutable_topology()->add_servers();
+      if (!names_servers && s != server) continue;
+      const std::string ranks = names_servers ? std::to_string(s) : "0-1";
+      v1::Topology::Server* added = topology.add_servers();
       added->set_address(Address(s));
-      (*added->mutable_ranks())["vision"] = std::to_string(s);
-      (*added->mutable_ranks())["language"] = std::to_string(s);
+      (*added->mutable_ranks())["vision"] = ranks;
+      (*added->mutable_ranks())["language"] = ranks;
     }
     job.tokenizer = *MakeTokenizer("bytes");
     job.text = *ModelText::Create(job.config.model(), job.tokenizer.get());
@@ -498,6 +534,85 @@ TEST_F(PeerServersTest, AGroupMeetsAcrossServers) {
     EXPECT_EQ(one.id(), "the id");
     EXPECT_EQ(one.run(), zero.run());
   }
+}
+
+// A rank of server 1, which waits there, asks at either server.
+TEST_F(PeerServersTest, ARankAsksWhoIsMissingAtAnyServer) {
+  const auto first = Start(0, 1234, &clock_);
+  const auto second = Start(1, 1234, &clock_);
+  v1::RendezvousRequest request;
+  request.set_group("vision");
+  request.set_rank(1);
+  request.set_size(3);
+  grpc::ClientContext waiting;
+  waiting.set_deadline(std::chrono::system_clock::now() +
+                       std::chrono::seconds(30));
+  std::thread rank([&] {
+    v1::RendezvousResponse response;
+    v1::LoaderService::NewStub(Connect(1))
+        ->Rendezvous(&waiting, request, &response);
+  });
+  v1::RendezvousRequest asks;
+  asks.set_group("vision");
+  asks.set_asks(true);
+  for (const int server : {0, 1}) {
+    const auto stub = v1::LoaderService::NewStub(Connect(server));
+    v1::RendezvousResponse response;
+    while (response.waiting() == 0) {
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() +
+                           std::chrono::seconds(30));
+      ASSERT_TRUE(stub->Rendezvous(&context, asks, &response).ok());
+    }
+    EXPECT_EQ(response.waiting(), 1u);
+    EXPECT_THAT(response.missing(), ElementsAre(0, 2));
+    EXPECT_EQ(response.elsewhere(), "");
+  }
+  waiting.TryCancel();
+  rank.join();
+}
+
+// Two nodes whose configurations name the server of the first one alone. Ranks
+// of the second one that meet no other would train by another configuration.
+TEST_F(PeerServersTest, NoRankAttachesBeforeTheMeetingIsCompared) {
+  const auto second = Start(1, 99, &clock_, /*names_servers=*/false);
+  const auto stub = v1::LoaderService::NewStub(Connect(1));
+  v1::AttachResponse attached;
+  const grpc::Status waits = Attach(stub.get(), v1::MODULE_VISION, &attached);
+  EXPECT_EQ(waits.error_code(), StatusCode::UNAVAILABLE);
+  EXPECT_THAT(waits.error_message(),
+              HasSubstr("has not compared its configuration yet with server " +
+                        Address(0)));
+  EXPECT_EQ(AwaitRefusal(stub.get()), waits.error_message());
+  const auto first = Start(0, 1234, &clock_, /*names_servers=*/false);
+  grpc::Status refused = waits;
+  while (refused.error_code() == StatusCode::UNAVAILABLE) {
+    clock_.AwaitSleepers(1);
+    clock_.Advance(absl::Seconds(1));
+    refused = Attach(stub.get(), v1::MODULE_VISION, &attached);
+  }
+  EXPECT_EQ(refused.error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("first differing key: order.seed is 99 with server " +
+                        Address(1) + " and 1234 with server " + Address(0)));
+  // The ranks of the first one train on.
+  EXPECT_TRUE(Attach(v1::LoaderService::NewStub(Connect(0)).get(),
+                     v1::MODULE_VISION, &attached)
+                  .ok());
+}
+
+TEST_F(PeerServersTest, AServerThatWasComparedServesWithoutTheMeeting) {
+  auto first = Start(0, 1234, &clock_, /*names_servers=*/false);
+  const auto second = Start(1, 1234, &clock_, /*names_servers=*/false);
+  const auto stub = v1::LoaderService::NewStub(Connect(1));
+  v1::AttachResponse attached;
+  while (!Attach(stub.get(), v1::MODULE_VISION, &attached).ok()) {
+  }
+  first.reset();
+  clock_.AwaitSleepers(1);
+  clock_.Advance(PeerVerdict::kWatchDelay);
+  clock_.AwaitSleepers(1);
+  EXPECT_TRUE(Attach(stub.get(), v1::MODULE_VISION, &attached).ok());
 }
 
 // A rank waits through the second server while that drains; then at a server
