@@ -7,7 +7,8 @@ import numpy
 
 import ballast
 from ballast import embeddings
-from ballast.adapters import huggingface, megatron_bridge, megatron_core, megatron_lm
+from ballast.adapters import huggingface, huggingface_audio, megatron_bridge, megatron_core
+from ballast.adapters import megatron_lm
 from ballast.errors import FailedPrecondition, InvalidArgument
 
 # Real lengths, places at multiples of 4, and each sample's images (t, h, w).
@@ -373,6 +374,16 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertEqual(rows["input_ids"].shape, (3, 16))
         self.assertEqual(rows["input_ids"][2, 8:].tolist(), [77] + [0] * 7)
         self.assertFalse(rows["attention_mask"][:, 8:].any())
+
+    def test_dummy_clip_is_left_out_with_a_warning(self):
+        without = ("pixel_values", "image_grid_thw")
+        given = ballast.Batch({key: each for key, each in batch().items() if key not in without})
+        given.update(input_features=numpy.zeros((8, 128)), audio_cu_rows=numpy.array([0, 8]),
+                     audio_feature_lengths=numpy.array([8]))  # fmt: skip
+        given.dummy_clip = True
+        for take in (huggingface_audio.gemma4, huggingface_audio.omni_padded):
+            with self.assertWarnsRegex(UserWarning, "dummy clip.*find_unused_parameters"):
+                self.assertNotIn("input_features", take(given))
 
 
 class EmbeddingsTest(unittest.TestCase):

@@ -9,11 +9,13 @@ padded first (`padded.rows`).
 All give `input_ids`, `labels`, `attention_mask`, `position_ids`, `use_cache` False and,
 if the batch has clips, what is listed at each function, of N clips in the order of their
 marks. Labels are moved one to the right, since these models shift them themselves. A
-dummy clip is left out, since these models refuse a clip that no token refers to.
+dummy clip is left out, with a warning, since these models refuse a clip that no token
+refers to.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ..errors import FailedPrecondition
@@ -100,6 +102,16 @@ def _mask(lengths: Any, width: int, like: Any, dtype: str) -> Any:
     return from_host((numpy.arange(width)[None] < lengths[:, None]).astype(dtype), like)
 
 
+def _warn_of_dummy(batch: Mapping[str, Any]) -> None:
+    if getattr(batch, "dummy_clip", False):
+        warnings.warn(
+            "found a dummy clip, which this adapter leaves out, so this rank's audio encoder does "
+            "not run: DistributedDataParallel needs find_unused_parameters=True; FSDP and ZeRO-3 "
+            "would wait without end unless the encoder's weights are whole on each rank",
+            stacklevel=3,
+        )
+
+
 def _check_equal(lengths: Any, mixed: bool) -> None:
     if mixed or lengths.min() == lengths.max():
         return
@@ -112,6 +124,7 @@ def _check_equal(lengths: Any, mixed: bool) -> None:
 
 def _rows(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """The arguments of every model, a sample a row."""
+    _warn_of_dummy(batch)
     inputs = rows(batch, pad=0)
     inputs.pop("loss_mask", None)
     inputs["labels"] = huggingface._moved_right(batch, inputs["labels"])
@@ -126,6 +139,7 @@ def omni_packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
     Keys: as `huggingface.packed`, and of clips `input_features` [N, 128, T] and
     `feature_attention_mask` [N, T].
     """
+    _warn_of_dummy(batch)
     inputs = huggingface.packed_text(batch)
     inputs.update(huggingface._images(batch, audio=True))
     inputs.update(huggingface._videos(batch))
@@ -135,6 +149,7 @@ def omni_packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
 
 def omni_padded(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """As `omni_packed`, a sample a row: keys as `huggingface.padded`, and of clips."""
+    _warn_of_dummy(batch)
     inputs = huggingface.padded_text(batch)
     inputs.update(huggingface._images(batch, audio=True))
     inputs.update(huggingface._videos(batch))
