@@ -204,9 +204,8 @@ IndexedVideo GetIndexedVideo(const VideoFacts& facts) {
     video.key_frames +=
         facts.table.is_timed && frame.packet == frame.start ? 1 : 0;
   }
-  if (facts.is_variable) {
-    video.flags = IndexedVideo::kIsVariable | IndexedVideo::kHasTimes;
-  }
+  if (facts.is_variable) video.flags |= IndexedVideo::kIsVariable;
+  if (!facts.times.empty()) video.flags |= IndexedVideo::kHasTimes;
   std::copy_n(facts.codec.begin(),
               std::min(facts.codec.size(), sizeof(video.codec)), video.codec);
   return video;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -21,6 +22,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const ballast::VideoFrame& frame : facts->table.frames) {
     if (frame.start > frame.packet || frame.time < last) std::abort();
     last = facts->table.is_timed ? frame.time : last;
+  }
+  const auto& times = facts->times;
+  if (times.size() != (facts->is_variable ? facts->frames() + size_t{1} : 0) ||
+      !std::is_sorted(times.begin(), times.end())) {
+    std::abort();
   }
   if (ballast::PacketsToDecode(facts->table, {0}) == 0) std::abort();
   return 0;

@@ -68,18 +68,18 @@ class VideoProbeTest : public ::testing::Test {
 TEST_F(VideoProbeTest, ReadsAFileOnce) {
   Write("a", "1234");
   const VideoProbe probe = Probe(10);
-  EXPECT_EQ(probe(Open("a"))->width, 4u);
-  EXPECT_EQ(probe(Open("a"))->width, 4u);
+  EXPECT_EQ(probe(Open("a"))->video.width, 4u);
+  EXPECT_EQ(probe(Open("a"))->video.width, 4u);
   EXPECT_EQ(reads_, 1);
   // A part of it is another video.
   RawVideo part = Open("a");
   part.offset = 1;
   part.size = 3;
-  EXPECT_EQ(probe(part)->width, 3u);
+  EXPECT_EQ(probe(part)->video.width, 3u);
   EXPECT_EQ(reads_, 2);
   // So are other bytes.
   Write("a", "12345");
-  EXPECT_EQ(probe(Open("a"))->width, 5u);
+  EXPECT_EQ(probe(Open("a"))->video.width, 5u);
   EXPECT_EQ(reads_, 3);
 }
 

@@ -228,6 +228,9 @@ TEST(ModelVideosTest, AnIndexKeepsTheFactsAsShown) {
   EXPECT_EQ(video.frames, 5u);
   EXPECT_EQ(video.key_frames, 2u);
   EXPECT_EQ(video.flags, IndexedVideo::kIsVariable);
+  EXPECT_EQ(video.times(), 0u);
+  facts.times = {0, 100, 300, 400, 1000, 1100};
+  EXPECT_EQ(GetIndexedVideo(facts).times(), facts.times.size());
   EXPECT_EQ(std::string(video.codec, sizeof(video.codec)), "a codec with a l");
 }
 
