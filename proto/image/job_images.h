@@ -75,6 +75,8 @@ constexpr ResampleFilter GetFilter(v1::ImageFamily::Filter filter) {
       return ResampleFilter::kLanczos;
     case v1::ImageFamily::FILTER_BOX:
       return ResampleFilter::kBox;
+    case v1::ImageFamily::FILTER_OPENCV_CUBIC:
+      return ResampleFilter::kOpenCvCubic;
     default:
       return ResampleFilter::kBicubic;
   }

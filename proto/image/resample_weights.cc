@@ -123,6 +123,8 @@ double FilterValue(ResampleFilter filter, double x) {
       return Bicubic(x);
     case ResampleFilter::kLanczos:
       return x >= -3.0 && x < 3.0 ? Sinc(x) * Sinc(x / 3) : 0.0;
+    case ResampleFilter::kOpenCvCubic:
+      break;  // ComputeOpenCv
   }
   return 0.0;
 }
@@ -161,6 +163,7 @@ double FilterRadius(ResampleFilter filter) {
     case ResampleFilter::kBilinear:
       return 1.0;
     case ResampleFilter::kBicubic:
+    case ResampleFilter::kOpenCvCubic:
       return 2.0;
     case ResampleFilter::kLanczos:
       return 3.0;
@@ -178,10 +181,11 @@ FilterWeights::FilterWeights(uint32_t source, uint32_t output,
                   : static_cast<double>(static_cast<float>(source))) /
              output),
       has_avx2_(HasCubicWeightsAvx2()) {
-  const double widening = std::max(scale_, 1.0);
+  const bool is_opencv = filter_ == ResampleFilter::kOpenCvCubic;
+  const double widening = is_opencv ? 1.0 : std::max(scale_, 1.0);
   support_ = FilterRadius(filter_) * widening;
   narrowing_ = 1.0 / widening;
-  if (resampling.library != ResampleLibrary::kTorchvision) return;
+  if (is_opencv || resampling.library != ResampleLibrary::kTorchvision) return;
   double largest = 0.0;
   for (uint32_t begin = 0; begin < output; begin += kGroup) {
     ComputeExact(begin);
@@ -194,7 +198,34 @@ FilterWeights::FilterWeights(uint32_t source, uint32_t output,
   fraction_bits_ = TorchvisionBits(largest);
 }
 
+void FilterWeights::ComputeOpenCv(uint32_t begin) {
+  constexpr float kA = -0.75F;
+  const auto last = static_cast<int64_t>(source_) - 1;
+  exact_.assign(4, {});
+  for (uint32_t i = 0; i < kGroup; ++i) {
+    auto x = static_cast<float>((begin + i + 0.5) * scale_ - 0.5);
+    const float down = std::floor(x);
+    x -= down;
+    const float y = 1 - x;
+    std::array<float, 4> weights;
+    weights[0] =
+        ((kA * (x + 1) - 5 * kA) * (x + 1) + 8 * kA) * (x + 1) - 4 * kA;
+    weights[1] = ((kA + 2) * x - (kA + 3)) * x * x + 1;
+    weights[2] = ((kA + 2) * y - (kA + 3)) * y * y + 1;
+    weights[3] = 1 - weights[0] - weights[1] - weights[2];
+    const auto place = [&](int64_t tap) {
+      return std::clamp<int64_t>(static_cast<int64_t>(down) - 1 + tap, 0, last);
+    };
+    group_.first[i] = static_cast<uint32_t>(place(0));
+    group_.count[i] = static_cast<uint32_t>(place(3) - place(0)) + 1;
+    for (int64_t tap = 0; tap < 4; ++tap) {
+      exact_[place(tap) - place(0)][i] += weights[tap];
+    }
+  }
+}
+
 void FilterWeights::ComputeExact(uint32_t begin) {
+  if (filter_ == ResampleFilter::kOpenCvCubic) return ComputeOpenCv(begin);
   TapsOfFour taps;
   uint32_t most = 0;
   for (uint32_t i = 0; i < kGroup; ++i) {

@@ -12,7 +12,16 @@ namespace ballast {
 // with weights below 0 or above 1 do not overflow.
 inline constexpr int kWeightBits = 32 - 8 - 2;
 
-enum class ResampleFilter { kBox, kBilinear, kBicubic, kLanczos };
+enum class ResampleFilter {
+  kBox,
+  kBilinear,
+  kBicubic,
+  kLanczos,
+  // OpenCV's INTER_CUBIC (a = -0.75): four source pixels, also when shrinking;
+  // at a border its pixel stands for those beyond. The library of a Resampling
+  // does not matter.
+  kOpenCvCubic
+};
 
 // The library whose pixels are reproduced, bit for bit. Pillow 12 and 13 have
 // the same weights and differ in the order of their passes
@@ -38,8 +47,8 @@ struct ResampleTaps {
   size_t weights = 0;  // index of the first of `count` weights
 };
 
-// A filter between two lengths. When shrinking, the filter is widened by the
-// ratio so that every source pixel counts.
+// A filter between two lengths. When shrinking, all filters but kOpenCvCubic are
+// widened by the ratio, so that every source pixel counts.
 struct ResampleWeights {
   std::vector<ResampleTaps> taps;  // one an output pixel, `first` ascending
   std::vector<int32_t> weights;    // in units of 2^-kWeightBits
@@ -85,6 +94,7 @@ class FilterWeights {
 
   // Fills group_.first, group_.count and exact_.
   void ComputeExact(uint32_t begin);
+  void ComputeOpenCv(uint32_t begin);
 
   ResampleFilter filter_;
   uint32_t source_;

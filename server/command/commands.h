@@ -165,6 +165,14 @@ absl::StatusOr<std::string> DescribeChanges(const v1::Config& config,
 // Adds `pack`, which packs samples offline into a plan file.
 void AddPack(CommandLine* line);
 
+// ---- inspect: whose rules ---------------------------------------------------
+
+// Adds --rules, as model.rules, to a command with --model.
+void AddRules(Command* command, std::string* rules);
+
+// The name of the model under --rules.
+std::string UnderRules(const std::string& model, const std::string& rules);
+
 // ---- inspect image ----------------------------------------------------------
 
 // Adds `inspect image`, which prints sizes, tokens and pixel hashes of image
@@ -180,23 +188,28 @@ absl::Status InspectImages(const v1::Model& model,
                            absl::Span<const std::string> files,
                            std::ostream& out);
 
-// Likewise for a family that is not Qwen's, with the keys of InspectFamily,
-// `text` among them if `with_text`. Applies the EXIF
-// orientation if `exif_orientation`.
+// How `inspect image` shows a family that is not Qwen's.
+struct FamilyInspection {
+  ImageOptions image;   // the library of its resampling, not the filter
+  uint32_t images = 1;  // of each image's sample
+  bool with_text = false;
+};
+
+// Likewise for a family that is not Qwen's, with the keys of InspectFamily.
 absl::Status InspectFamilyImages(const ImagePlanner& planner,
-                                 ResampleLibrary library, bool exif_orientation,
-                                 bool with_text,
+                                 const FamilyInspection& how,
                                  absl::Span<const std::string> files,
                                  std::ostream& out);
 
 // Adds what the model of `planner` sees of the image file `bytes` to an object
 // of `inspect image`: width, height, grid_thw (models of one crop that is cut
 // into patches), tile_grid (rows and columns, if the image is cut),
-// image_tokens, text if `with_text` (texts and lengths of runs of placeholders;
-// empty for encoders), resample, rgb_sha256, and crops or patches. `decoder`
-// decodes. Errors: as ImageDecoder::Decode, ImagePlanner::Plan and MakeCrops.
-absl::Status InspectFamily(const ImagePlanner& planner, ResampleLibrary library,
-                           bool with_text, absl::string_view bytes,
+// image_tokens, text if `how.with_text` (texts and lengths of runs of
+// placeholders; empty for encoders), resample, rgb_sha256, and crops or
+// patches. `decoder` has the options how.image. Errors: as
+// ImageDecoder::Decode, ImagePlanner::Plan and MakeCrops.
+absl::Status InspectFamily(const ImagePlanner& planner,
+                           const FamilyInspection& how, absl::string_view bytes,
                            ImageDecoder& decoder,
                            nlohmann::ordered_json& object);
 
@@ -291,6 +304,7 @@ void AddInspectConversation(CommandLine* line, Command* inspect);
 
 struct ConversationOptions {
   std::string family;         // a model of models/, or ""
+  std::string rules = {};     // as --rules
   std::string chat_template;  // a file, or ""
   std::string tokenizer;
   std::string reasoning = "template";  // as TemplateRenderer::Options

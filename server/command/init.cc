@@ -206,20 +206,23 @@ std::string NormYaml(const std::string& name) {
 
 void AddInspectFamily(CommandLine* line, Command* inspect) {
   auto name = std::make_shared<std::string>();
+  auto rules = std::make_shared<std::string>();
   Command* command = line->AddCommand(
       inspect, "family",
       R"(Prints the image family of a released model, its mean and its deviation as YAML.
 Paste it below `model:` in a configuration to start your own family;
 `inspect image --config` shows what that makes of images.)",
       R"(  ballast-server inspect family --model internvl3)",
-      [name]() -> absl::Status {
-        std::cout << NormYaml(*name) << FamilyYaml(*FindImageFamily(*name));
+      [name, rules]() -> absl::Status {
+        const std::string model = UnderRules(*name, *rules);
+        std::cout << NormYaml(model) << FamilyYaml(*FindImageFamily(model));
         return Flush(std::cout);
       });
   command->AddText("--model", name.get(), "a family of docs/families.md")
       .OneOf(ProfileNames())
       .Required()
       .TypeName("MODEL");
+  AddRules(command, rules.get());
 }
 
 }  // namespace ballast

@@ -33,12 +33,15 @@ namespace {
 
 struct InspectImageOptions {
   std::string profile;
+  std::string rules;
+  std::string transparency;  // empty: the model's
   std::string config;
   uint64_t min_pixels = 0;  // 0: the profile's
   uint64_t max_pixels = 0;
   std::string resample;  // empty: the configuration's, or pillow12
   bool exif_orientation = false;
   bool text = false;
+  uint32_t images = 1;
   std::vector<std::string> files;
 };
 
@@ -50,6 +53,12 @@ v1::Model::Resample GetResample(const std::string& name) {
   if (name == "pillow13") return v1::Model::RESAMPLE_PILLOW13;
   if (name == "torchvision") return v1::Model::RESAMPLE_TORCHVISION;
   return v1::Model::RESAMPLE_PILLOW12;
+}
+
+v1::Model::Transparency GetTransparency(const std::string& name) {
+  if (name == "white") return v1::Model::TRANSPARENCY_WHITE;
+  if (name == "white_rgba") return v1::Model::TRANSPARENCY_WHITE_RGBA;
+  return v1::Model::TRANSPARENCY_DROP;
 }
 
 // The model of --config or --model, with what the other options change.
@@ -71,7 +80,7 @@ absl::StatusOr<v1::Model> CompleteModel(const InspectImageOptions& options) {
           options.config, " --images`"));
     }
   } else {
-    model.set_profile(options.profile);
+    model.set_profile(UnderRules(options.profile, options.rules));
   }
   if (model.resample() == v1::Model::RESAMPLE_UNSPECIFIED ||
       !options.resample.empty()) {
@@ -80,11 +89,17 @@ absl::StatusOr<v1::Model> CompleteModel(const InspectImageOptions& options) {
   if (options.min_pixels != 0) model.set_min_pixels(options.min_pixels);
   if (options.max_pixels != 0) model.set_max_pixels(options.max_pixels);
   if (options.exif_orientation) model.set_exif_orientation(true);
+  if (!options.transparency.empty()) {
+    model.set_transparency(GetTransparency(options.transparency));
+  }
   if (!HasImageKeys(model)) return model;
   // Pixels before normalising: an encoder, too, has all that is needed.
-  if (const v1::ModelProfile* profile = FindProfile(options.profile);
+  if (const v1::ModelProfile* profile = FindProfile(model.profile());
       profile != nullptr && !profile->has_token_ids()) {
     *model.mutable_image_family() = profile->images();
+    if (model.transparency() == v1::Model::TRANSPARENCY_UNSPECIFIED) {
+      model.set_transparency(profile->transparency());
+    }
     return model;
   }
   BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
@@ -192,19 +207,30 @@ absl::Status InspectImages(const v1::Model& model,
 }
 
 absl::Status InspectFamilyImages(const ImagePlanner& planner,
-                                 ResampleLibrary library, bool exif_orientation,
-                                 bool with_text,
+                                 const FamilyInspection& how,
                                  absl::Span<const std::string> files,
                                  std::ostream& out) {
-  ImageOptions options;
-  options.apply_exif_orientation = exif_orientation;
-  ImageDecoder decoder(options);
+  ImageDecoder decoder(how.image);
   return InspectEach(
       [&](const std::string& bytes, nlohmann::ordered_json& object) {
-        return InspectFamily(planner, library, with_text, bytes, decoder,
-                             object);
+        return InspectFamily(planner, how, bytes, decoder, object);
       },
       files, out);
+}
+
+void AddRules(Command* command, std::string* rules) {
+  command
+      ->AddText("--rules", rules,
+                "whose rules, where the model's authors and transformers do "
+                "not agree: `authors` or `transformers`")
+      .OneOf({"authors", "transformers"})
+      .ShowDefault("authors");
+}
+
+std::string UnderRules(const std::string& model, const std::string& rules) {
+  return NameUnderRules(model, rules == "transformers"
+                                   ? v1::Model::RULES_TRANSFORMERS
+                                   : v1::Model::RULES_AUTHORS);
 }
 
 void AddInspectImage(CommandLine* line, Command* inspect) {
@@ -229,9 +255,9 @@ failed.)",
         }
         BALLAST_ASSIGN_OR_RETURN(const ImagePlanner planner,
                                  GetPlanner(model, *options));
-        return InspectFamilyImages(planner, GetLibrary(model.resample()),
-                                   model.exif_orientation(), options->text,
-                                   options->files, std::cout);
+        return InspectFamilyImages(
+            planner, {GetImageOptions(model), options->images, options->text},
+            options->files, std::cout);
       });
   command
       ->AddText("--model", &options->profile,
@@ -244,6 +270,16 @@ failed.)",
                 "the configuration whose model is --model own; its `resample` "
                 "and `exif_orientation` hold, too")
       .TypeName("FILE");
+  AddRules(command, &options->rules);
+  command->AddWholeNumber("--images", &options->images,
+                          "images of the sample of each image, on which some "
+                          "models' tiles depend (default: 1)",
+                          1, 1 << 20);
+  command
+      ->AddText("--transparency", &options->transparency,
+                "colours of transparent pixels, as model.transparency")
+      .OneOf({"drop", "white", "white_rgba"})
+      .ShowDefault("the model's");
   command->AddWholeNumber("--min-pixels", &options->min_pixels,
                           "fewest pixels after resizing (default: the model's)",
                           1);
@@ -282,14 +318,15 @@ void AddText(const ImageFamily& family, const ImagePlan& plan,
 
 }  // namespace
 
-absl::Status InspectFamily(const ImagePlanner& planner, ResampleLibrary library,
-                           bool with_text, absl::string_view bytes,
+absl::Status InspectFamily(const ImagePlanner& planner,
+                           const FamilyInspection& how, absl::string_view bytes,
                            ImageDecoder& decoder,
                            nlohmann::ordered_json& object) {
+  const ResampleLibrary library = how.image.resampling.library;
   const ImageFamily& family = planner.family();
   BALLAST_ASSIGN_OR_RETURN(const RgbImage image, decoder.Decode(bytes));
   BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan,
-                           planner.Plan(image.height, image.width));
+                           planner.Plan(image.height, image.width, how.images));
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<RgbImage> crops,
       MakeCrops(image, plan, {.filter = family.filter, .library = library}));
@@ -305,7 +342,7 @@ absl::Status InspectFamily(const ImagePlanner& planner, ResampleLibrary library,
     object["tile_grid"] = {plan.tile_rows, plan.tile_columns};
   }
   object["image_tokens"] = plan.tokens;
-  if (with_text) AddText(family, plan, object);
+  if (how.with_text) AddText(family, plan, object);
   object["resample"] = ResampleName(library);
   object["rgb_sha256"] = Sha256Hex(image.pixels);
   if (is_patches) {

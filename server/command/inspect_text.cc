@@ -126,7 +126,7 @@ using Inspect = std::function<absl::StatusOr<Inspected>(
 absl::StatusOr<Inspect> InspectFamily(const ConversationOptions& options,
                                       const Tokenizer& tokenizer) {
   v1::Model model;
-  model.set_profile(options.family);
+  model.set_profile(UnderRules(options.family, options.rules));
   BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
   const v1::ModelProfile& profile = *GetProfile(model);
   model.set_chat_template(HasChat(profile) ? profile.name()
@@ -188,7 +188,7 @@ absl::StatusOr<Inspect> InspectOwn(
     const ConversationOptions& options,
     std::unique_ptr<const TemplateRenderer> renderer) {
   v1::Model model;
-  model.set_profile(options.family);
+  model.set_profile(UnderRules(options.family, options.rules));
   BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
   const v1::ModelProfile& profile = *GetProfile(model);
   model.set_chat_template(HasChat(profile) ? profile.name()
@@ -388,6 +388,7 @@ fails at the end. Give --model, --chat-template or both: images need a model.)",
         return !IsEncoder(profile) && TakesImages(profile);
       }))
       .TypeName("MODEL");
+  AddRules(command, &options->rules);
   command
       ->AddText(
           "--chat-template", &options->chat_template,
@@ -561,6 +562,7 @@ absl::Status InspectPositions(const v1::Model& model, std::istream& in,
 
 void AddInspectPositions(CommandLine* line, Command* inspect) {
   auto profile = std::make_shared<std::string>();
+  auto rules = std::make_shared<std::string>();
   Command* command = line->AddCommand(
       inspect, "positions",
       R"(Prints the position ids of samples.
@@ -569,9 +571,9 @@ input and prints for each {"position_ids": [[…], […], […]]}. Lines may hav
 "video_grid_thw", and "second_per_grid_ts" where positions follow seconds.)",
       R"(  echo '{"input_ids": [7, 8, 9], "image_grid_thw": []}' |
     ballast-server inspect positions --model qwen2_5_vl)",
-      [profile]() -> absl::Status {
+      [profile, rules]() -> absl::Status {
         v1::Model model;
-        model.set_profile(*profile);
+        model.set_profile(UnderRules(*profile, *rules));
         BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
         return InspectPositions(model, std::cin, std::cout);
       });
@@ -583,6 +585,7 @@ input and prints for each {"position_ids": [[…], […], […]]}. Lines may hav
       }))
       .Required()
       .TypeName("MODEL");
+  AddRules(command, rules.get());
 }
 
 std::string MarksText(const ImageMarkCounts& marks) {

@@ -222,6 +222,7 @@ namespace {
 
 struct Flags {
   std::string model;
+  std::string rules;
   std::string sampling = "qwen_vl_utils";
   std::string resample = "pillow12";
   double fps = 0;
@@ -246,7 +247,7 @@ struct Flags {
 absl::Status Run(const Flags& flags) {
   InspectVideoOptions options;
   options.model =
-      *FindVideoModel(flags.model, flags.sampling == "transformers"
+      *FindVideoModel(UnderRules(flags.model, flags.rules), flags.sampling == "transformers"
                                        ? VideoSampling::kTransformers
                                        : VideoSampling::kOwn);
   VideoModel& model = options.model;
@@ -329,6 +330,7 @@ is a video of the pictures in it, by name. Exits with status 1 if any failed.)",
       .OneOf(VideoModelNames())
       .Required()
       .TypeName("MODEL");
+  AddRules(command, &flags->rules);
   command
       ->AddText("--sampling", &flags->sampling,
                 "whose rule: qwen-vl-utils (for other models their own "
@@ -417,6 +419,7 @@ namespace {
 
 struct AudioFlags {
   std::string model;
+  std::string rules;
   double start = 0;
   double end = 0;
   bool plan_only = false;
@@ -427,7 +430,7 @@ struct AudioFlags {
 
 absl::Status RunAudio(const AudioFlags& flags) {
   InspectAudioOptions options;
-  options.model = flags.model;
+  options.model = UnderRules(flags.model, flags.rules);
   if (flags.start_option->given()) options.clip.start = flags.start;
   if (flags.end_option->given()) options.clip.end = flags.end;
   options.decode = !flags.plan_only;
@@ -453,6 +456,7 @@ Vorbis, Ogg Opus and M4A. Exits with status 1 if any failed.)",
       .OneOf(AudioFamilyNames())
       .Required()
       .TypeName("MODEL");
+  AddRules(command, &flags->rules);
   flags->start_option = command->AddReal("--start", &flags->start,
                                          "where the clip starts, in seconds");
   flags->end_option =

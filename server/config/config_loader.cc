@@ -104,6 +104,7 @@ void DefaultSources(const KeyReport& report, v1::Config* config) {
 
 // An unknown profile leaves the model unchanged; the validation reports it.
 void DefaultModel(const KeyReport& report, v1::Model* model) {
+  ApplyRules(model);
   if (!report.Has("model.chat_template")) {
     const v1::ModelProfile* profile = GetProfile(*model);
     // The validation refuses an encoder, which has no template.

@@ -39,6 +39,8 @@ v1::ImageFamily::Filter ConfigOfFilter(ResampleFilter filter) {
       return v1::ImageFamily::FILTER_LANCZOS;
     case ResampleFilter::kBox:
       return v1::ImageFamily::FILTER_BOX;
+    case ResampleFilter::kOpenCvCubic:
+      return v1::ImageFamily::FILTER_OPENCV_CUBIC;
     case ResampleFilter::kBicubic:
       break;
   }
@@ -112,6 +114,8 @@ ImageFamily FamilyOfConfig(const v1::ImageFamily& config) {
   family.cut_alone = config.cut_alone();
   family.min_crop = config.min_crop();
   family.min_ratio = config.min_ratio();
+  family.share_tiles = config.share_tiles();
+  family.round_sides = config.round_sides();
   family.tokens_a_row = config.tokens_a_row();
   family.tokens_an_image = config.tokens_an_image();
   VisitMarks(family.marks, [&](std::string& own, auto get, auto) {
@@ -149,6 +153,8 @@ v1::ImageFamily ConfigOfFamily(const ImageFamily& family) {
   config.set_cut_alone(family.cut_alone);
   config.set_min_crop(family.min_crop);
   config.set_min_ratio(family.min_ratio);
+  config.set_share_tiles(family.share_tiles);
+  config.set_round_sides(family.round_sides);
   config.set_tokens_a_row(family.tokens_a_row);
   config.set_tokens_an_image(family.tokens_an_image);
   VisitMarks(family.marks, [&](const std::string& own, auto, auto set) {

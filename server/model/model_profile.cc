@@ -59,6 +59,14 @@ void PadWithMean(absl::Span<const double> mean, ImageFamily* family) {
   }
 }
 
+// Where neither the model nor its profile says anything, colours beneath
+// transparent pixels stay, and the fingerprint says nothing.
+void FillTransparency(const v1::ModelProfile& profile, v1::Model* model) {
+  if (model->transparency() > v1::Model::TRANSPARENCY_MODEL) return;
+  if (profile.transparency() <= v1::Model::TRANSPARENCY_DROP) return;
+  model->set_transparency(profile.transparency());
+}
+
 void FillNorm(const v1::ModelProfile& profile, v1::Model* model) {
   if (model->mean().empty()) *model->mutable_mean() = profile.mean();
   if (model->std().empty()) *model->mutable_std() = profile.std();
@@ -179,6 +187,7 @@ absl::Status ApplyModelProfile(v1::Model* model) {
   const bool has_own_images = model->has_image_family();
   if (profile != nullptr && !HasOtherImages(*model)) {
     FillNorm(*profile, model);
+    FillTransparency(*profile, model);
     if (!has_own_images && !profile->has_token_ids()) {
       FillFamily(*profile, model);
     }

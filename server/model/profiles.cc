@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "common/sha256.h"
@@ -42,6 +43,7 @@ constexpr Embedded kEmbedded[] = {
 };
 
 constexpr char kEnding[] = ".textproto";
+constexpr char kTransformers[] = "+transformers";
 
 struct Known {
   Profile profile;
@@ -101,12 +103,24 @@ v1::ImageFamily::Rule ImagesOfVideos(v1::Videos::Rule rule) {
   }
 }
 
-// Checks one file. `own` is as written, `whole` with its base.
+// What no file takes over from its base, and no `transformers` gives.
+constexpr const char* kOfOneFile[] = {"name", "base", "checkpoints",
+                                      "other_templates", "transformers"};
+
+// Checks one file. `own` is as written, `whole` with its base; likewise its
+// section `transformers`, whose name with a dot is then `within`. Keys that are
+// not written have the line `around`.
 class Checker {
  public:
   Checker(const Profile& own, const Profile& whole,
-          const TextFormat::ParseInfoTree& places, Faults* faults)
-      : own_(own), whole_(whole), places_(places), faults_(*faults) {}
+          const TextFormat::ParseInfoTree& places, Faults* faults,
+          absl::string_view within = "", int around = -1)
+      : own_(own),
+        whole_(whole),
+        places_(places),
+        faults_(*faults),
+        within_(within),
+        around_(around) {}
 
   void Check() {
     CheckImages();
@@ -121,6 +135,15 @@ class Checker {
     }
   }
 
+  // Likewise of a section `transformers`.
+  void CheckSection() {
+    for (const char* name : kOfOneFile) {
+      if (!Gives(own_, Profile::descriptor()->FindFieldByName(name))) continue;
+      Add(name, "found it in transformers; wanted it in the file itself");
+    }
+    Check();
+  }
+
  private:
   // The line of a key such as `images.canvases[2].width`; of its base where the
   // key comes from there.
@@ -128,6 +151,7 @@ class Checker {
     const TextFormat::ParseInfoTree* tree = &places_;
     const google::protobuf::Descriptor* type = Profile::descriptor();
     int line = places_.GetLocation(type->FindFieldByName("base"), -1).line;
+    line = std::max(line, around_);
     for (const absl::string_view part : absl::StrSplit(key, '.')) {
       const std::vector<absl::string_view> pieces =
           absl::StrSplit(part, absl::ByAnyChar("[]"));
@@ -152,7 +176,8 @@ class Checker {
 
   template <typename... Piece>
   void Add(absl::string_view key, const Piece&... pieces) {
-    faults_.AddError(GetLine(key), 0, absl::StrCat(key, ": ", pieces...));
+    faults_.AddError(GetLine(key), 0,
+                     absl::StrCat(within_, key, ": ", pieces...));
   }
 
   void CheckImages() {
@@ -339,14 +364,12 @@ class Checker {
   const Profile& whole_;
   const TextFormat::ParseInfoTree& places_;
   Faults& faults_;
+  const absl::string_view within_;
+  const int around_;
 };
 
 // `own` with the sections and values of `base` that it does not give.
-Profile WithBase(const Profile& own, Profile base) {
-  for (const char* name : {"name", "base", "checkpoints", "other_templates"}) {
-    base.GetReflection()->ClearField(
-        &base, Profile::descriptor()->FindFieldByName(name));
-  }
+Profile Replaced(const Profile& own, Profile base) {
   // The one replaces the other.
   if (own.has_chat()) base.clear_chat_template();
   if (!own.chat_template().empty()) base.clear_chat();
@@ -358,6 +381,58 @@ Profile WithBase(const Profile& own, Profile base) {
   }
   base.MergeFrom(own);
   return base;
+}
+
+void Clear(const char* name, Profile* profile) {
+  profile->GetReflection()->ClearField(
+      profile, Profile::descriptor()->FindFieldByName(name));
+}
+
+Profile WithBase(const Profile& own, Profile base) {
+  for (const char* name : kOfOneFile) Clear(name, &base);
+  return Replaced(own, std::move(base));
+}
+
+// The profile of a file, whose base is nullptr or a result of this function.
+// `transformers` of the result is the whole profile under these rules, or unset
+// if it is the same.
+Profile Whole(Profile own, const Profile* base, const std::string& name) {
+  // Images are named by the file that says them.
+  if (own.has_images()) own.mutable_images()->set_name(name);
+  Profile section = own.transformers();
+  own.clear_transformers();
+  if (section.has_images()) section.mutable_images()->set_name(name);
+  Profile theirs = Replaced(section, own);
+  if (base != nullptr) {
+    theirs = WithBase(theirs,
+                      base->has_transformers() ? base->transformers() : *base);
+    own = WithBase(own, *base);
+  }
+  own.clear_base();
+  own.set_name(name);
+  theirs.clear_base();
+  theirs.set_name(name);
+  if (theirs.SerializeAsString() != own.SerializeAsString()) {
+    theirs.set_name(absl::StrCat(name, kTransformers));
+    *own.mutable_transformers() = std::move(theirs);
+  }
+  return own;
+}
+
+using KnownProfiles = std::map<std::string, Known, std::less<>>;
+
+// Adds a profile that Whole made, by its name and by that under the rules of
+// transformers.
+const Profile* AddKnown(Profile whole, KnownProfiles* known) {
+  if (whole.has_transformers()) {
+    const Profile& theirs = whole.transformers();
+    known->try_emplace(theirs.name(),
+                       Known{theirs, FamilyOfConfig(theirs.images())});
+  }
+  const std::string name = whole.name();
+  ImageFamily images = FamilyOfConfig(whole.images());
+  return &known->try_emplace(name, Known{std::move(whole), std::move(images)})
+              .first->second.profile;
 }
 
 // The released models. That each of their files is read and has no fault is
@@ -383,30 +458,23 @@ class Released {
     if (const Known* known = Find(file.name)) return &known->profile;
     Profile own;
     TextFormat::ParseFromString(std::string(file.text), &own);
-    // Images are named by the file that says them.
-    if (own.has_images()) {
-      own.mutable_images()->set_name(std::string(file.name));
-    }
     const auto* base =
         std::find_if(std::begin(kEmbedded), std::end(kEmbedded),
                      [&](const Embedded& f) { return f.name == own.base(); });
-    if (base != std::end(kEmbedded) && base->name != file.name) {
-      own = WithBase(own, *Add(*base));
-    }
-    own.set_name(std::string(file.name));
-    Known& one = profiles_[std::string(file.name)];
-    one.images = FamilyOfConfig(own.images());
-    one.profile = std::move(own);
-    return &one.profile;
+    const bool has_base =
+        base != std::end(kEmbedded) && base->name != file.name;
+    return AddKnown(Whole(std::move(own), has_base ? Add(*base) : nullptr,
+                          std::string(file.name)),
+                    &profiles_);
   }
 
-  std::map<std::string, Known, std::less<>> profiles_;
+  KnownProfiles profiles_;
 };
 
 struct Users {
   Mutex mutex;
   // Entries are never removed.
-  std::map<std::string, Known, std::less<>> profiles ABSL_GUARDED_BY(mutex);
+  KnownProfiles profiles ABSL_GUARDED_BY(mutex);
 };
 
 Users& UsersOfProcess() {
@@ -428,6 +496,53 @@ const Known* FindKnown(absl::string_view name) {
 const v1::ModelProfile* FindProfile(absl::string_view name) {
   const Known* known = FindKnown(name);
   return known == nullptr ? nullptr : &known->profile;
+}
+
+std::string NameUnderRules(absl::string_view name, v1::Model::Rules rules) {
+  const Profile* profile = FindProfile(name);
+  return rules == v1::Model::RULES_TRANSFORMERS && profile != nullptr &&
+                 profile->has_transformers()
+             ? profile->transformers().name()
+             : std::string(name);
+}
+
+absl::string_view WithoutRules(absl::string_view name) {
+  absl::ConsumeSuffix(&name, kTransformers);
+  return name;
+}
+
+bool FollowsAuthors(absl::string_view name) {
+  const Profile* profile = FindProfile(name);
+  return profile != nullptr && profile->has_transformers();
+}
+
+void ApplyRules(v1::Model* model) {
+  model->set_profile(NameUnderRules(model->profile(), model->rules()));
+  model->set_chat_template(
+      NameUnderRules(model->chat_template(), model->rules()));
+}
+
+std::vector<std::string> DifferentSections(const v1::ModelProfile& profile) {
+  std::vector<std::string> names;
+  if (!profile.has_transformers()) return names;
+  const auto* type = Profile::descriptor();
+  for (int i = 0; i < type->field_count(); ++i) {
+    const FieldDescriptor* field = type->field(i);
+    if (field->name() == "name" || field->name() == "transformers") continue;
+    const auto only = [field](const Profile& from) {
+      Profile one = from;
+      std::vector<const FieldDescriptor*> others;
+      one.GetReflection()->ListFields(one, &others);
+      for (const FieldDescriptor* other : others) {
+        if (other != field) one.GetReflection()->ClearField(&one, other);
+      }
+      return one.SerializeAsString();
+    };
+    if (only(profile) != only(profile.transformers())) {
+      names.push_back(field->name());
+    }
+  }
+  return names;
 }
 
 std::vector<std::string> ProfileNames(
@@ -499,9 +614,9 @@ absl::StatusOr<v1::ModelProfile> ParseProfile(absl::string_view text,
   if (!parser.ParseFromString(std::string(text), &own)) {
     return faults.ToStatus();
   }
-  Profile whole = own;
+  const Profile* base = nullptr;
   if (!own.base().empty()) {
-    const Profile* base = FindProfile(own.base());
+    base = FindProfile(own.base());
     if (base == nullptr) {
       faults.AddError(
           places.GetLocation(Profile::descriptor()->FindFieldByName("base"), -1)
@@ -511,36 +626,54 @@ absl::StatusOr<v1::ModelProfile> ParseProfile(absl::string_view text,
                        absl::StrJoin(ProfileNames(), ", ")));
       return faults.ToStatus();
     }
-    whole = WithBase(own, *base);
   }
-  if (whole.name().empty()) {
+  std::string name = own.name();
+  if (name.empty()) {
     const absl::string_view stem = file.substr(file.rfind('/') + 1);
-    whole.set_name(std::string(stem.substr(
+    name = std::string(stem.substr(
         0, stem.size() -
-               (IsProfilePath(stem) ? absl::string_view(kEnding).size() : 0))));
+               (IsProfilePath(stem) ? absl::string_view(kEnding).size() : 0)));
   }
-  if (own.has_images()) whole.mutable_images()->set_name(whole.name());
+  Profile whole = Whole(own, base, name);
   Checker(own, whole, places, &faults).Check();
+  if (own.has_transformers()) {
+    const FieldDescriptor* section =
+        Profile::descriptor()->FindFieldByName("transformers");
+    Checker(own.transformers(),
+            whole.has_transformers() ? whole.transformers() : whole,
+            *places.GetTreeForNested(section, -1), &faults, "transformers.",
+            places.GetLocation(section, -1).line)
+        .CheckSection();
+  }
   if (absl::Status status = faults.ToStatus(); !status.ok()) return status;
-  whole.clear_base();
   return whole;
 }
 
 std::string AddProfile(v1::ModelProfile profile) {
+  // Who trained the model changes nothing.
+  profile.clear_trained_by();
+  if (profile.has_transformers()) {
+    profile.mutable_transformers()->clear_trained_by();
+  }
   const std::string said = profile.SerializeAsString();
   const auto* bytes = reinterpret_cast<const uint8_t*>(said.data());
+  const std::string old_name = profile.name();
   const std::string name = absl::StrCat(
-      profile.name(), "@",
+      old_name, "@",
       Sha256Hex(absl::MakeConstSpan(bytes, said.size())).substr(0, 16));
-  if (profile.images().name() == profile.name()) {
-    profile.mutable_images()->set_name(name);
+  const auto rename = [&](const std::string& to, Profile* one) {
+    if (one->images().name() == old_name) {
+      one->mutable_images()->set_name(name);
+    }
+    one->set_name(to);
+  };
+  rename(name, &profile);
+  if (profile.has_transformers()) {
+    rename(absl::StrCat(name, kTransformers), profile.mutable_transformers());
   }
-  profile.set_name(name);
   Users& users = UsersOfProcess();
   const MutexLock lock(&users.mutex);
-  ImageFamily images = FamilyOfConfig(profile.images());
-  users.profiles.try_emplace(name,
-                             Known{std::move(profile), std::move(images)});
+  AddKnown(std::move(profile), &users.profiles);
   return name;
 }
 

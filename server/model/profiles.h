@@ -16,9 +16,25 @@ namespace ballast {
 // are compiled in, and the user's.
 
 // models/NAME.textproto with what it takes from its base, or the user's file
-// that AddProfile knows by this name; nullptr if there is none. Never
-// destroyed. Thread-safe.
+// that AddProfile knows by this name; nullptr if there is none. By
+// NAME+transformers the same with the sections of its `transformers`, if these
+// make a difference. Never destroyed. Thread-safe.
 const v1::ModelProfile* FindProfile(absl::string_view name);
+
+// The name by which FindProfile knows the profile under these rules:
+// NAME+transformers, or `name` where the rules make no difference.
+std::string NameUnderRules(absl::string_view name, v1::Model::Rules rules);
+
+// The name without +transformers.
+absl::string_view WithoutRules(absl::string_view name);
+
+// Whether the profile of this name follows its authors where transformers has
+// another rule.
+bool FollowsAuthors(absl::string_view name);
+
+// Has `profile` and `chat_template` name the profiles under model.rules. They
+// then say the rules, which nothing else asks for.
+void ApplyRules(v1::Model* model);
 
 // The names of models/, without the user's, in alphabetical order: all, or
 // those for which `is_wanted` holds.
@@ -29,6 +45,9 @@ std::vector<std::string> ProfileNames(
 inline const v1::ModelProfile* GetProfile(const v1::Model& model) {
   return FindProfile(model.profile());
 }
+
+// The sections that differ under the rules of transformers, such as `images`.
+std::vector<std::string> DifferentSections(const v1::ModelProfile& profile);
 
 // Whether the profile has its own chat template, not `chatml` or `llama3`.
 bool HasChat(const v1::ModelProfile& profile);
@@ -66,8 +85,9 @@ bool HasFloatPositions(const v1::Model& model);
 bool IsProfilePath(absl::string_view profile);
 
 // Reads a user's file, in protobuf's text format, and checks it. `file` is its
-// name for messages. Errors: INVALID_ARGUMENT with a line for each fault:
-// FILE:LINE: KEY: found …; wanted ….
+// name for messages. `transformers` of the result is a whole profile, too, or
+// unset if it makes no difference. Errors: INVALID_ARGUMENT with a line for
+// each fault: FILE:LINE: KEY: found …; wanted ….
 absl::StatusOr<v1::ModelProfile> ParseProfile(absl::string_view text,
                                               absl::string_view file);
 

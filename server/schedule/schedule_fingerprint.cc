@@ -276,6 +276,13 @@ v1::Fingerprint ScheduleFingerprint(
   // Batches that list no crops have the one form of the first releases, whose
   // fingerprints did not contain it.
   if (!ListsCrops(config.model())) entries.erase("model.image_form");
+  // Versions that knew no rules had those of transformers.
+  for (const char* key : {"model.profile", "model.chat_template"}) {
+    const auto entry = entries.find(key);
+    if (entry == entries.end()) continue;
+    if (FollowsAuthors(entry->second)) entries["model.rules"] = "authors";
+    entry->second = std::string(WithoutRules(entry->second));
+  }
   if (!HaveVideos(indexes)) {
     for (auto it = entries.lower_bound("model.video.");
          it != entries.end() && absl::StartsWith(it->first, "model.video.");) {

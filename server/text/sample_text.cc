@@ -250,7 +250,9 @@ std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
       HasImageKeys(model) ? "" : FamilyYaml(GetImageFamily(model));
   return absl::StrCat(
       "text_version=", kTextVersion, "\ntokenizer=", tokenizer.digest(),
-      "\nchat_template=", model.chat_template(), "\nimage=", ids.image(),
+      "\nchat_template=", WithoutRules(model.chat_template()),
+      FollowsAuthors(model.chat_template()) ? "\nrules=authors" : "",
+      "\nimage=", ids.image(),
       "\nvideo=", ids.video(), "\nvision_start=", ids.vision_start(),
       "\nvision_end=", ids.vision_end(), "\nim_start=", ids.im_start(),
       "\nim_end=", ids.im_end(), "\nend_of_text=", ids.end_of_text(),

@@ -77,6 +77,13 @@ class Comparison {
       }
     }
   }
+  // A list of preprocessor_config.json that may be any of these.
+  void Pairs(const char* key, const char* family_key,
+             const std::vector<Json>& wanted) {
+    const Json found = At(processor_, {key});
+    if (std::find(wanted.begin(), wanted.end(), found) != wanted.end()) return;
+    Processor({{key}}, family_key, wanted[0]);
+  }
   void Config(std::initializer_list<const char*> path, const char* family_key,
               const Json& wanted) {
     Add("config.json", config_, path, family_key, wanted);
@@ -113,10 +120,11 @@ class Comparison {
   std::vector<NumberDifference> found_;
 };
 
-Json GetCanvases(const ImageFamily& family) {
+// With the sides of each pair in the order of transformers, or of LLaVA-NeXT.
+Json GetCanvases(const ImageFamily& family, bool height_first) {
   Json list = Json::array();
-  for (const TileShape& canvas : family.canvases) {
-    list.push_back({canvas.height, canvas.width});
+  for (const auto& [height, width] : family.canvases) {
+    list.push_back(height_first ? Json{height, width} : Json{width, height});
   }
   return list;
 }
@@ -144,8 +152,8 @@ void CompareByRule(const ImageFamily& family, Comparison* compare) {
     case kPinpoints:
       compare->Processor({{"size", "height"}, {"crop_size", "height"}}, "tile",
                          family.tile);
-      compare->Processor({{"image_grid_pinpoints"}}, "canvases",
-                         GetCanvases(family));
+      compare->Pairs("image_grid_pinpoints", "canvases",
+                     {GetCanvases(family, true), GetCanvases(family, false)});
       break;
     case kFixedSize:
       compare->Processor({{"size", "height"}}, "tile", family.tile);
@@ -366,6 +374,7 @@ class Chooser {
   absl::Status AddFamily(const Json& config, const Json& processor) {
     const ImageFamily& family = *FindImageFamily(profile_);
     BALLAST_RETURN_IF_ERROR(CheckNumbers(config, processor, family));
+    AddRules();
     if (!seen_.has_tokenizer) return NoTokenizer("images");
     AddTokenizer();
     BALLAST_RETURN_IF_ERROR(AddFamilyTemplate());
@@ -382,6 +391,19 @@ class Chooser {
         profile_, "; `ballast-server inspect family --model ", profile_,
         "` prints their numbers"));
     return absl::OkStatus();
+  }
+
+  // Says whose rules hold, and of what.
+  void AddRules() {
+    const v1::ModelProfile& profile = *FindProfile(profile_);
+    if (!profile.has_transformers()) return;
+    const std::string sections =
+        absl::StrJoin(DifferentSections(profile), ", ");
+    Add("rules", "authors", absl::StrCat("transformers has other ", sections));
+    choice_.found.push_back(absl::StrCat(
+        "model.rules: authors, by ", profile.trained_by(),
+        ". The checkpoint's files and its class in transformers have other ",
+        sections, ": model.rules: transformers follows them"));
   }
 
   absl::Status CheckNumbers(const Json& config, const Json& processor,

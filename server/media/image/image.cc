@@ -25,9 +25,14 @@ namespace {
 // after them does not matter.
 class PngDecoder {
  public:
-  PngDecoder(uint32_t width, uint32_t height, ScratchArena* arena,
+  PngDecoder(uint32_t width, uint32_t height,
+             v1::Model::Transparency transparency, ScratchArena* arena,
              RowSink* sink)
-      : width_(width), height_(height), arena_(arena), sink_(sink) {}
+      : width_(width),
+        height_(height),
+        transparency_(transparency),
+        arena_(arena),
+        sink_(sink) {}
   ~PngDecoder() { png_destroy_read_struct(&png_, &info_, nullptr); }
   PngDecoder(const PngDecoder&) = delete;
   PngDecoder& operator=(const PngDecoder&) = delete;
@@ -98,11 +103,12 @@ class PngDecoder {
     // The pixels are already bounded, and a chunk is bounded by the file.
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_set_chunk_malloc_max(png_, 0);
-    // Reads only the chunks that carry the picture; transparency does not
-    // change the colours.
+    // Reads only the chunks that carry the picture.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
-    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER,
-                                reinterpret_cast<png_const_bytep>("tRNS"), 1);
+    if (transparency_ != v1::Model::TRANSPARENCY_WHITE) {
+      png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER,
+                                  reinterpret_cast<png_const_bytep>("tRNS"), 1);
+    }
     png_set_crc_action(png_, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
     // Some encoders declare a smaller window than they use.
     png_set_option(png_, PNG_MAXIMUM_INFLATE_WINDOW, PNG_OPTION_ON);
@@ -128,14 +134,17 @@ class PngDecoder {
     interlaced_ = png_get_interlace_type(png_, info) != PNG_INTERLACE_NONE;
     grey16_ = png_get_bit_depth(png_, info) == 16 &&
               png_get_color_type(png_, info) == PNG_COLOR_TYPE_GRAY;
+    on_white_ = !grey16_ && IsOnWhite(info);
     if (!grey16_) {
       png_set_expand(png_);
       png_set_strip_16(png_);
-      png_set_strip_alpha(png_);
+      if (!on_white_) png_set_strip_alpha(png_);
       png_set_gray_to_rgb(png_);
     }
     png_read_update_info(png_, info);
-    if (png_get_rowbytes(png_, info) != size_t{width_} * (grey16_ ? 2 : 3)) {
+    if (png_get_rowbytes(png_, info) != size_t{width_} * (grey16_     ? 2
+                                                          : on_white_ ? 4
+                                                                      : 3)) {
       png_error(png_, "unexpected row size");
     }
     rows_left_ = height_;
@@ -152,13 +161,32 @@ class PngDecoder {
     }
   }
 
+  // Whether transparent pixels are put on white. Of a single transparent colour
+  // the authors of models on white keep RGB as it is, and put grey on white.
+  bool IsOnWhite(png_infop info) const {
+    const int type = png_get_color_type(png_, info);
+    switch (transparency_) {
+      case v1::Model::TRANSPARENCY_WHITE_RGBA:
+        // Pillow reads 16-bit grey with alpha as RGBA, too.
+        return type == PNG_COLOR_TYPE_RGB_ALPHA ||
+               (type == PNG_COLOR_TYPE_GRAY_ALPHA &&
+                png_get_bit_depth(png_, info) == 16);
+      case v1::Model::TRANSPARENCY_WHITE:
+        return (type & PNG_COLOR_MASK_ALPHA) != 0 ||
+               (type != PNG_COLOR_TYPE_RGB &&
+                png_get_valid(png_, info, PNG_INFO_tRNS) != 0);
+      default:
+        return false;
+    }
+  }
+
   // `row` is row `y` of the pass, or of the image if it is not interlaced.
   void PutRow(const uint8_t* row, uint32_t y, int pass) {
     if (row == nullptr || rows_left_ == 0) return;
     if (!interlaced_) {
       // libpng returns rows in order.
       uint8_t* out = sink_->NextRows()[0];
-      if (grey16_) {
+      if (grey16_ || on_white_) {
         PutPixels(row, width_, 1, out);
       } else {
         std::memcpy(out, row, size_t{width_} * 3);
@@ -180,6 +208,8 @@ class PngDecoder {
         // Pillow clips 16-bit grey but takes the high byte of colour; see
         // docs/decisions/0006.
         out[0] = out[1] = out[2] = row[2 * i] == 0 ? row[2 * i + 1] : 255;
+      } else if (on_white_) {
+        PutOnWhite(row + 4 * i, out);
       } else {
         out[0] = row[3 * i];
         out[1] = row[3 * i + 1];
@@ -190,6 +220,7 @@ class PngDecoder {
 
   const uint32_t width_;
   const uint32_t height_;
+  const v1::Model::Transparency transparency_;
   ScratchArena* const arena_;
   RowSink* const sink_;
   png_structp png_ = nullptr;
@@ -197,6 +228,7 @@ class PngDecoder {
   uint8_t* canvas_ = nullptr;  // interlaced images only
   bool interlaced_ = false;
   bool grey16_ = false;
+  bool on_white_ = false;
   uint64_t rows_left_ = UINT64_MAX;  // over all passes; set by OnInfo
   bool out_of_memory_ = false;
   uint64_t warnings_ = 0;
@@ -209,8 +241,9 @@ class PngDecoder {
 // number of faults that were skipped. Errors: INVALID_ARGUMENT (damaged,
 // truncated, another size); RESOURCE_EXHAUSTED (the arena's limit); the sink's.
 absl::Status DecodePng(absl::string_view bytes, uint32_t width, uint32_t height,
+                       v1::Model::Transparency transparency,
                        ScratchArena* arena, RowSink* sink, uint64_t* warnings) {
-  PngDecoder decoder(width, height, arena, sink);
+  PngDecoder decoder(width, height, transparency, arena, sink);
   const absl::Status status = decoder.Decode(bytes);
   *warnings = decoder.warnings();
   return status;
@@ -274,6 +307,11 @@ absl::StatusOr<uint64_t> WithinLimit(const Stored& stored, uint64_t decoder,
       options.max_memory, " are taken for an image"));
 }
 
+bool IsOnWhite(const ImageOptions& options) {
+  return options.transparency == v1::Model::TRANSPARENCY_WHITE ||
+         options.transparency == v1::Model::TRANSPARENCY_WHITE_RGBA;
+}
+
 absl::Status CheckOutput(uint32_t width, uint32_t height, size_t bytes) {
   if (width == 0 || height == 0 ||
       uint64_t{width} * height * kChannels != bytes) {
@@ -301,7 +339,11 @@ struct ImageDecoder::State {
                              WithinLimit(stored, decoder, more, options));
     if (stored.header.format != ImageFormat::kWebp) return needs;
     BALLAST_ASSIGN_OR_RETURN(const uint64_t tables, ReadWebpTableBytes(bytes));
-    return WithinLimit(stored, decoder + tables, more, options);
+    // Its alpha beside its colours.
+    const uint64_t alpha = IsOnWhite(options) ? uint64_t{stored.header.width} *
+                                                    stored.header.height
+                                              : 0;
+    return WithinLimit(stored, decoder + tables + alpha, more, options);
   }
 
   // Memory that resizing takes.
@@ -339,10 +381,11 @@ struct ImageDecoder::State {
         return status;
       }
       case ImageFormat::kPng:
-        return DecodePng(bytes, header.width, header.height, &arena, sink,
-                         &warnings);
+        return DecodePng(bytes, header.width, header.height,
+                         options.transparency, &arena, sink, &warnings);
       case ImageFormat::kWebp:
-        return DecodeWebp(bytes, header.width, header.height, &arena, sink);
+        return DecodeWebp(bytes, header.width, header.height,
+                          IsOnWhite(options), &arena, sink);
     }
     return absl::InternalError("unknown image format");
   }

@@ -33,6 +33,9 @@ struct ImageOptions {
   // sizes are then sizes after turning. The Hugging Face processors do not do
   // this.
   bool apply_exif_orientation = false;
+  // The colours of transparent pixels. All values but the two of white keep the
+  // colours beneath.
+  v1::Model::Transparency transparency = v1::Model::TRANSPARENCY_DROP;
   // Limit of the memory that work on one image may take, beyond its result. The
   // need follows from its bytes (ImageDecoder::Needs); more than this is a data
   // fault. The same on every server.
@@ -48,6 +51,7 @@ inline ImageOptions GetImageOptions(const v1::Model& model) {
   options.resampling = GetResampling(model);
   options.fast = model.resample() == v1::Model::RESAMPLE_FAST;
   options.apply_exif_orientation = model.exif_orientation();
+  options.transparency = model.transparency();
   return options;
 }
 
@@ -100,7 +104,8 @@ class ImageDecoder {
   absl::StatusOr<uint64_t> Needs(absl::string_view bytes, uint32_t width = 0,
                                  uint32_t height = 0) const;
 
-  // Decodes exactly as Pillow's Image.open(f).convert("RGB"). Errors: a data
+  // Decodes exactly as Pillow's Image.open(f).convert("RGB"), or as pasting the
+  // image on white (options.transparency). Errors: a data
   // fault (not an image, damaged, truncated, too large, as Needs),
   // RESOURCE_EXHAUSTED (the machine is out of memory).
   absl::StatusOr<RgbImage> Decode(absl::string_view bytes);

@@ -114,6 +114,15 @@ inline void CopyRows(const uint8_t* pixels, uint32_t width, uint32_t height,
   }
 }
 
+// Writes a pixel of RGBA on white, as Pillow's paste and alpha_composite do.
+inline void PutOnWhite(const uint8_t* rgba, uint8_t* rgb) {
+  const uint32_t alpha = rgba[3];
+  for (int c = 0; c < 3; ++c) {
+    const uint32_t sum = rgba[c] * alpha + 255 * (255 - alpha) + 128;
+    rgb[c] = static_cast<uint8_t>((sum + (sum >> 8)) >> 8);
+  }
+}
+
 // Writes rows to contiguous memory. Thread-compatible.
 class ImageSink : public RowSink {
  public:

@@ -29,7 +29,8 @@ struct Canvas {
   uint32_t width = 0;
   uint32_t height = 0;
   uint8_t* pixels = nullptr;
-  size_t stride() const { return size_t{width} * 3; }
+  size_t channels = 3;  // 4: with alpha
+  size_t stride() const { return width * channels; }
   size_t size() const { return stride() * height; }
 };
 
@@ -66,8 +67,8 @@ class FirstFrame {
   WebPIterator frame_ = {};
 };
 
-// Decodes a frame to its place on the canvas, directly to RGB: transparent
-// pixels keep the colour given in the file.
+// Decodes a frame to its place on the canvas: transparent pixels keep the
+// colour given in the file.
 absl::Status DecodeFrame(const WebPIterator& frame, const Canvas& canvas) {
   const auto [left, top] = std::pair(frame.x_offset, frame.y_offset);
   if (left < 0 || top < 0 || frame.width <= 0 || frame.height <= 0 ||
@@ -76,7 +77,7 @@ absl::Status DecodeFrame(const WebPIterator& frame, const Canvas& canvas) {
     return Damaged("a frame is outside its canvas");
   }
   // The first frame of an animation may be smaller than the canvas; the rest is
-  // then black.
+  // then black, or transparent.
   if (uint32_t(frame.width) != canvas.width ||
       uint32_t(frame.height) != canvas.height) {
     std::memset(canvas.pixels, 0, canvas.size());
@@ -85,8 +86,9 @@ absl::Status DecodeFrame(const WebPIterator& frame, const Canvas& canvas) {
   if (!WebPInitDecoderConfig(&config)) {
     return absl::InternalError("libwebp's headers are of another version");
   }
-  const size_t offset = size_t(top) * canvas.stride() + size_t(left) * 3;
-  config.output.colorspace = MODE_RGB;
+  const size_t offset =
+      size_t(top) * canvas.stride() + size_t(left) * canvas.channels;
+  config.output.colorspace = canvas.channels == 4 ? MODE_RGBA : MODE_RGB;
   config.output.is_external_memory = 1;
   config.output.u.RGBA.rgba = canvas.pixels + offset;
   config.output.u.RGBA.stride = static_cast<int>(canvas.stride());
@@ -132,7 +134,8 @@ absl::StatusOr<uint64_t> ReadWebpTableBytes(absl::string_view bytes) {
 }
 
 absl::Status DecodeWebp(absl::string_view bytes, uint32_t width,
-                        uint32_t height, ScratchArena* arena, RowSink* sink) {
+                        uint32_t height, bool on_white, ScratchArena* arena,
+                        RowSink* sink) {
   FirstFrame first;
   BALLAST_RETURN_IF_ERROR(first.Open(bytes));
   if (first.canvas(WEBP_FF_CANVAS_WIDTH) != width ||
@@ -140,6 +143,9 @@ absl::Status DecodeWebp(absl::string_view bytes, uint32_t width,
     return Damaged("its canvas is not of the header's size");
   }
   Canvas canvas = {width, height, nullptr};
+  if (on_white && (first.canvas(WEBP_FF_FORMAT_FLAGS) & ALPHA_FLAG) != 0) {
+    canvas.channels = 4;
+  }
   canvas.pixels = arena->AllocateArray<uint8_t>(canvas.size());
   if (canvas.pixels == nullptr) {
     return arena->Refusal(
@@ -147,6 +153,13 @@ absl::Status DecodeWebp(absl::string_view bytes, uint32_t width,
   }
   BALLAST_RETURN_IF_ERROR(sink->Begin(width, height));
   BALLAST_RETURN_IF_ERROR(DecodeFrame(first.frame(), canvas));
+  if (canvas.channels == 4) {
+    for (size_t i = 0; i < size_t{width} * height; ++i) {
+      uint8_t rgb[3];
+      PutOnWhite(canvas.pixels + 4 * i, rgb);
+      std::memcpy(canvas.pixels + 3 * i, rgb, 3);
+    }
+  }
   CopyRows(canvas.pixels, width, height, sink);
   return absl::OkStatus();
 }

@@ -20,9 +20,11 @@ absl::StatusOr<uint64_t> ReadWebpTableBytes(absl::string_view bytes);
 // per pixel from `arena`, and from malloc what ReadDecoderBytes and
 // ReadWebpTableBytes say. Errors: a data fault (damaged, truncated, another
 // size; the arena's limit); RESOURCE_EXHAUSTED (the machine is out of memory);
-// the sink's.
+// the sink's. With `on_white` transparent pixels are put on white, and a
+// picture takes 4 bytes a pixel.
 absl::Status DecodeWebp(absl::string_view bytes, uint32_t width,
-                        uint32_t height, ScratchArena* arena, RowSink* sink);
+                        uint32_t height, bool on_white, ScratchArena* arena,
+                        RowSink* sink);
 
 // What libwebp allocates to decode a lossless picture beyond its pixels: tables
 // of prefix codes, and the small pictures that assign codes and transforms to

@@ -58,6 +58,8 @@ constexpr struct {
     {"cut_alone", Rules({kPinpoints})},
     {"min_crop", Rules({kFixedSize})},
     {"min_ratio", Rules({kFixedSize})},
+    {"share_tiles", Rules({kTileGrid})},
+    {"round_sides", Rules({kLongestEdge})},
 };
 
 template <typename Found>

@@ -31,8 +31,9 @@ enum class ImageRule {
   // Only shrinks: at most max_patches patches and longest_edge pixels a side;
   // then black padding to multiples of patch*merge (Kimi K2.5).
   kShrinkAndPad,
-  // Shrinks to a side of at most longest_edge, sides rounded up to multiples of
-  // patch*merge (Pixtral).
+  // Shrinks to a side of at most longest_edge (round_sides), sides rounded up
+  // to
+  // multiples of patch*merge (Pixtral).
   kLongestEdge,
   // Exactly tile x tile, whatever the shape; then crops of long images if
   // max_tiles is above 1 (SigLIP; Gemma 3 with pan-and-scan: min_crop,
@@ -47,7 +48,7 @@ enum class ImageRule {
   // the tokens, in tiles; 0: no bound).
   kPinpoints,
   // min_tiles..max_tiles tiles in the grid nearest in shape, then a thumbnail
-  // if there are two or more (InternVL).
+  // if there are two or more (InternVL: share_tiles).
   kTileGrid,
   // The longer side becomes longest_edge, then both multiples of `tile`; tiles,
   // then a global view (Idefics 3, SmolVLM).
@@ -143,6 +144,11 @@ struct ImageFamily {
   bool cut_alone = false;
   uint32_t min_crop = 0;  // shortest side of a pan-and-scan crop
   double min_ratio = 0;   // of sides; images of at least this ratio are panned
+  // kTileGrid: each of a sample's n images has at most max_tiles / n tiles, and
+  // at least min_tiles.
+  bool share_tiles = false;
+  // kLongestEdge: shrunk sides are rounded half to even, otherwise down.
+  bool round_sides = false;
 
   // Tokens in addition to merged patches, as the processor counts them: one
   // after each row of tokens (a newline), and some for each image (start and

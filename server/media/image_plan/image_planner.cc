@@ -169,8 +169,9 @@ absl::StatusOr<TileShape> FitLongestEdge(uint32_t height, uint32_t width,
   const double longest = family.longest_edge;
   const double ratio = std::max(h / longest, w / longest);
   if (ratio > 1) {
-    h = std::floor(h / ratio);
-    w = std::floor(w / ratio);
+    // nearbyint rounds half to even, like Python's round().
+    h = family.round_sides ? std::nearbyint(h / ratio) : std::floor(h / ratio);
+    w = family.round_sides ? std::nearbyint(w / ratio) : std::floor(w / ratio);
   }
   const double multiple = static_cast<double>(family.patch) * family.merge;
   return Sized(height, width, std::ceil(h / multiple) * multiple,
@@ -266,7 +267,15 @@ void Count(uint32_t height, uint32_t width, uint32_t images,
 }  // namespace
 
 ImagePlanner::ImagePlanner(ImageFamily family) : family_(std::move(family)) {
-  if (family_.rule == kTileGrid) tile_grids_ = TileGrids(family_);
+  if (family_.rule == kTileGrid) {
+    const uint32_t most = family_.max_tiles;
+    // Beyond so many images each has the fewest tiles.
+    const uint32_t shares = family_.share_tiles ? most / family_.min_tiles : 1;
+    for (uint32_t images = 1; images <= shares; ++images) {
+      tile_grids_.emplace_back(family_,
+                               std::max(family_.min_tiles, most / images));
+    }
+  }
   if (family_.rule == kPinpoints) canvases_ = Canvases(family_);
   if (family_.rule == kSlices) slice_grids_ = SliceGrids(family_);
 }
@@ -312,7 +321,10 @@ absl::StatusOr<ImagePlan> ImagePlanner::MakeStages(uint32_t height,
     case kPinpoints:
       return PlanPinpoints(height, width, f, canvases_);
     case kTileGrid:
-      return PlanTileGrid(height, width, f, tile_grids_);
+      return PlanTileGrid(height, width, f,
+                          tile_grids_[std::min<size_t>(std::max(images, 1u),
+                                                       tile_grids_.size()) -
+                                      1]);
     case kLongestEdgeTiles:
       return PlanLongestEdgeTiles(height, width, f);
     case kBestFitTiles:

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -69,7 +70,7 @@ class ImagePlanner {
 
   ImageFamily family_;
   // For the rule that chooses among them; the others are empty.
-  TileGrids tile_grids_;
+  std::vector<TileGrids> tile_grids_;  // by the images of a sample, from 1
   Canvases canvases_;
   SliceGrids slice_grids_;
 };

@@ -27,10 +27,10 @@ size_t FirstFrom(const std::vector<double>& values, double wanted) {
 
 }  // namespace
 
-TileGrids::TileGrids(const ImageFamily& family) {
+TileGrids::TileGrids(const ImageFamily& family, uint32_t most) {
   const double half_tile = 0.5 * family.tile * family.tile;
-  for (uint32_t columns = 1; columns <= family.max_tiles; ++columns) {
-    for (uint32_t rows = 1; rows * columns <= family.max_tiles; ++rows) {
+  for (uint32_t columns = 1; columns <= most; ++columns) {
+    for (uint32_t rows = 1; rows * columns <= most; ++rows) {
       if (rows * columns < family.min_tiles) continue;
       grids_.push_back({{rows, columns}, 0, half_tile * rows * columns});
     }

@@ -70,11 +70,10 @@ struct ImagePlan {
   std::shared_ptr<const RecipePlan> recipe;
 };
 
-// The grids of kTileGrid: min_tiles to max_tiles tiles.
+// The grids of kTileGrid: min_tiles to `most` tiles.
 class TileGrids {
  public:
-  TileGrids() = default;
-  explicit TileGrids(const ImageFamily& family);
+  TileGrids(const ImageFamily& family, uint32_t most);
 
   // The grid whose ratio of columns to rows is nearest to width / height. Among
   // several, ordered by tiles and then by columns, the last that has fewer than

@@ -288,6 +288,18 @@ ImagePlan PlanPinpoints(uint32_t height, uint32_t width,
   return plan;
 }
 
+namespace {
+
+// Python's a // b, as a whole number: 135 // (135 / 81) is 80. `a` and `b` are
+// positive.
+uint64_t FloorDivide(double a, double b) {
+  const double quotient = (a - std::fmod(a, b)) / b;
+  const double down = std::floor(quotient);
+  return static_cast<uint64_t>(quotient - down > 0.5 ? down + 1 : down);
+}
+
+}  // namespace
+
 uint64_t PinpointTokens(uint32_t height, uint32_t width,
                         const ImageFamily& family, const ImagePlan& plan) {
   const uint32_t side = family.tile / family.patch;
@@ -310,8 +322,8 @@ uint64_t PinpointTokens(uint32_t height, uint32_t width,
     const double ratio = std::sqrt(static_cast<double>(rows * columns) /
                                    (uint64_t{family.max_patches} * base));
     if (ratio > 1.1) {
-      rows = static_cast<uint64_t>(rows / ratio);
-      columns = static_cast<uint64_t>(columns / ratio);
+      rows = FloorDivide(static_cast<double>(rows), ratio);
+      columns = FloorDivide(static_cast<double>(columns), ratio);
     }
   }
   return base + rows * columns + rows;

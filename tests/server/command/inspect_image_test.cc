@@ -195,8 +195,8 @@ std::vector<Json> InspectFamilyOf(const std::string& family,
       ImagePlanner::Create(*FindImageFamily(family));
   EXPECT_TRUE(planner.ok()) << planner.status();
   std::ostringstream out;
-  const absl::Status status = InspectFamilyImages(
-      *planner, ResampleLibrary::kPillow12, false, with_text, files, out);
+  const absl::Status status =
+      InspectFamilyImages(*planner, {.with_text = with_text}, files, out);
   EXPECT_TRUE(status.ok()) << status;
   std::vector<Json> lines;
   std::istringstream in(out.str());
@@ -276,7 +276,8 @@ TEST(InspectImageTest, FamiliesMatchTheGoldenValues) {
     for (const auto& [name, image] : expected["images"].items()) {
       files.push_back(*shared + "/corpus/images/" + name);
     }
-    const std::vector<Json> lines = InspectFamilyOf(family, files);
+    const std::vector<Json> lines = InspectFamilyOf(
+        NameUnderRules(family, v1::Model::RULES_TRANSFORMERS), files);
     ASSERT_EQ(lines.size(), 20u);
     size_t i = 0;
     for (const auto& [name, image] : expected["images"].items()) {

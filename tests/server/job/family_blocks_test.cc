@@ -314,7 +314,8 @@ constexpr char kGolden[] = "golden/families.json";
 // one placeholder stands for each image's features. Blocks hold pixels before
 // they are normalised, so any mean and deviation do.
 std::string ConfiguredYaml(const std::string& name) {
-  ImageFamily family = *FindImageFamily(name);
+  ImageFamily family =
+      *FindImageFamily(NameUnderRules(name, v1::Model::RULES_TRANSFORMERS));
   family.marks = {};
   family.marks.placeholder = "<image>";
   return absl::StrCat(

@@ -46,6 +46,8 @@ TEST(ImageFamilyConfigTest, ReadsWhatIsPrintedOfEachFamily) {
     EXPECT_EQ(FamilyOfConfig(read).layout, family.layout);
     EXPECT_EQ(FamilyOfConfig(read).merge, family.merge);
     EXPECT_EQ(FamilyOfConfig(read).background, family.background);
+    EXPECT_EQ(FamilyOfConfig(read).share_tiles, family.share_tiles);
+    EXPECT_EQ(FamilyOfConfig(read).round_sides, family.round_sides);
   }
 }
 
@@ -63,9 +65,10 @@ TEST(ImageFamilyConfigTest, PrintsWhatDiffersFromTheDefaults) {
     placeholder: "<IMG_CONTEXT>"
     before: "<img>"
     after: "</img>"
+  share_tiles: true
 )");
   EXPECT_THAT(FamilyYaml(*FindImageFamily("llava_next")),
-              HasSubstr("canvases: [{height: 336, width: 672}, "));
+              HasSubstr("canvases: [{height: 672, width: 336}, "));
 }
 
 }  // namespace

@@ -214,8 +214,64 @@ TEST(ParseProfileTest, FaultsNameTheLine) {
   EXPECT_THAT(GetFault("base: \"glm4v\"\ncheckpoints {\n  model_type: \"x\"\n"
                        "  config { key: \"a\" json: \"nil\" }\n}\n"),
               HasSubstr("F:4: checkpoints[0].config[0].json: found nil"));
+  EXPECT_THAT(GetFault("base: \"internvl3\"\ntransformers {\n  std: [1]\n"
+                       "  checkpoints { model_type: \"x\" }\n}\n"),
+              AllOf(HasSubstr("F:3: transformers.std: found 1 values"),
+                    HasSubstr("F:4: transformers.checkpoints: found it in "
+                              "transformers; wanted it in the file itself")));
   // Without a base.
   EXPECT_THAT(GetFault("mean: [0, 0, 0]\n"), HasSubstr("F:1: images.rule"));
+}
+
+// A section of `transformers` replaces the whole section under these rules, and
+// a section that a file gives itself goes before its base's `transformers`.
+TEST(RulesTest, TransformersReplacesSections) {
+  const v1::ModelProfile own =
+      ParseProfile(
+          "base: \"llava1_5\"\n"
+          "chat { user { prefix: \"Q: \" } assistant { prefix: \"A: \" } }\n"
+          "transformers { mean: [0.5, 0.5, 0.5] }\n",
+          "mine.textproto")
+          .value();
+  EXPECT_EQ(own.images().rule(), v1::ImageFamily::RULE_PAD_SQUARE);
+  const v1::ModelProfile& theirs = own.transformers();
+  EXPECT_EQ(theirs.images().rule(), v1::ImageFamily::RULE_CENTER_CROP);
+  EXPECT_THAT(theirs.mean(), ElementsAre(0.5, 0.5, 0.5));
+  EXPECT_EQ(theirs.chat().user().prefix(), "Q: ");
+  EXPECT_THAT(DifferentSections(own), ElementsAre("images", "mean"));
+  const std::string name = AddProfile(own);
+  EXPECT_EQ(FindProfile(name)->name(), name);
+  EXPECT_EQ(NameUnderRules(name, v1::Model::RULES_TRANSFORMERS),
+            name + "+transformers");
+  EXPECT_EQ(FindImageFamily(name + "+transformers")->rule,
+            ImageRule::kCenterCrop);
+  // Who trained it changes no name.
+  v1::ModelProfile unknown = own;
+  unknown.clear_trained_by();
+  EXPECT_EQ(AddProfile(unknown), name);
+}
+
+TEST(RulesTest, NamesDifferWhereSectionsDo) {
+  for (const std::string& name : ProfileNames()) {
+    const v1::ModelProfile& profile = *FindProfile(name);
+    EXPECT_EQ(profile.name(), name);
+    EXPECT_EQ(NameUnderRules(name, v1::Model::RULES_AUTHORS), name);
+    const std::string theirs =
+        NameUnderRules(name, v1::Model::RULES_TRANSFORMERS);
+    EXPECT_EQ(theirs != name, profile.has_transformers()) << name;
+    EXPECT_EQ(DifferentSections(profile).empty(), theirs == name) << name;
+    EXPECT_EQ(FindProfile(theirs)->name(), theirs);
+    EXPECT_EQ(FindProfile(theirs)->trained_by(), profile.trained_by());
+    // What differs has a source.
+    EXPECT_TRUE(theirs == name || !profile.trained_by().empty()) << name;
+  }
+  EXPECT_EQ(NameUnderRules("glm4v", v1::Model::RULES_TRANSFORMERS), "glm4v");
+  // Its own videos go before its base's.
+  const v1::ModelProfile& qwen = *FindProfile("qwen2_5_vl+transformers");
+  EXPECT_TRUE(qwen.videos().text_after_sides());
+  EXPECT_TRUE(qwen.videos().positions_in_seconds());
+  EXPECT_EQ(qwen.transparency(), v1::Model::TRANSPARENCY_DROP);
+  EXPECT_EQ(NameUnderRules("none", v1::Model::RULES_TRANSFORMERS), "none");
 }
 
 TEST(AddProfileTest, NamesAFileByWhatItSays) {
@@ -270,6 +326,47 @@ TEST_F(OwnFileTest, IsReadRelativeToTheConfiguration) {
   ASSERT_TRUE(images.ok()) << images.status();
   EXPECT_EQ(*images->Placeholders(std::vector<ImageSize>{{448 * 3, 448 * 2}}),
             7u * 256);
+}
+
+// A loaded model names the profiles of its rules; what differs changes its
+// images, and so its fingerprint.
+TEST_F(OwnFileTest, RulesAreInTheNamesOfALoadedModel) {
+  const auto load = [&](const std::string& model) {
+    return Load(model).value().config.model();
+  };
+  const v1::Model authors = load("{profile: llava1_5, tokenizer: t.json}");
+  EXPECT_EQ(authors.profile(), "llava1_5");
+  EXPECT_EQ(authors.image_family().rule(), v1::ImageFamily::RULE_PAD_SQUARE);
+  const v1::Model theirs =
+      load("{profile: llava1_5, rules: transformers, tokenizer: t.json}");
+  EXPECT_EQ(theirs.profile(), "llava1_5+transformers");
+  EXPECT_EQ(theirs.chat_template(), theirs.profile());
+  EXPECT_EQ(theirs.image_family().rule(), v1::ImageFamily::RULE_CENTER_CROP);
+  const v1::Model same =
+      load("{profile: glm4v, rules: transformers, tokenizer: t.json}");
+  EXPECT_EQ(same.profile(), "glm4v");
+}
+
+// White is Qwen's training code's; a key overrides it, and models without it
+// say nothing.
+TEST_F(OwnFileTest, TransparencyFollowsTheProfileUnlessItIsGiven) {
+  const auto load = [&](const std::string& model) {
+    return Load(absl::StrCat("{tokenizer: bytes, ", model, "}"))
+        .value()
+        .config.model()
+        .transparency();
+  };
+  EXPECT_EQ(load("profile: qwen3_vl"), v1::Model::TRANSPARENCY_WHITE_RGBA);
+  EXPECT_EQ(load("profile: qwen3_vl, rules: transformers"),
+            v1::Model::TRANSPARENCY_MODEL);
+  EXPECT_EQ(load("profile: qwen3_vl, transparency: drop"),
+            v1::Model::TRANSPARENCY_DROP);
+  EXPECT_EQ(load("profile: qwen3_vl, transparency: white"),
+            v1::Model::TRANSPARENCY_WHITE);
+  EXPECT_EQ(load("profile: qwen3_vl, chat_template: chatml, mean: [0, 0, 0], "
+                 "std: [1, 1, 1], image_family: {rule: fixed_size, patch: 14, "
+                 "tile: 28, max_tiles: 1, marks: {placeholder: '<i>'}}"),
+            v1::Model::TRANSPARENCY_MODEL);
 }
 
 TEST_F(OwnFileTest, FaultsNameFileAndLine) {

@@ -16,6 +16,7 @@
 #include "server/config/config_loader.h"
 #include "server/config/topology.h"
 #include "server/model/model_profile.h"
+#include "server/model/profiles.h"
 #include "server/text/text_token.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
@@ -141,6 +142,33 @@ v1::Fingerprint Make(int text_version) {
   return ScheduleFingerprint(config, {&index}, v1::SPLIT_TRAIN,
                              *BatchSizes(config.batch()), nullptr,
                              {.text = text_version});
+}
+
+// The authors' rules are an entry, transformers' are what there was before, and
+// a model without differences has neither.
+TEST(ScheduleFingerprintTest, TellsWhoseRulesHold) {
+  const FakeSourceIndex index(FormulaSamples(8));
+  const auto make = [&](const std::string& profile, v1::Model::Rules rules) {
+    v1::Config config = JobConfig(2, 2, 8, 4);
+    config.mutable_model()->set_profile(profile);
+    config.mutable_model()->set_chat_template(profile);
+    config.mutable_model()->set_rules(rules);
+    ApplyRules(config.mutable_model());
+    return ScheduleFingerprint(config, {&index}, v1::SPLIT_TRAIN,
+                               *BatchSizes(config.batch()), nullptr, {});
+  };
+  const auto authors = v1::Model::RULES_AUTHORS;
+  const auto transformers = v1::Model::RULES_TRANSFORMERS;
+  EXPECT_THAT(CheckSameFingerprint(make("internvl3", authors), "a",
+                                   make("internvl3", transformers), "b")
+                  .message(),
+              HasSubstr("model.rules"));
+  const v1::Fingerprint theirs = make("internvl3", transformers);
+  for (const auto& entry : theirs.entries()) {
+    EXPECT_NE(entry.key(), "model.rules");
+    if (entry.key() == "model.profile") EXPECT_EQ(entry.value(), "internvl3");
+  }
+  EXPECT_EQ(make("glm4v", authors).hash(), make("glm4v", transformers).hash());
 }
 
 // Servers of releases that make other tokens of a text refuse each other.

@@ -197,7 +197,8 @@ def line_of(turns):
 
 
 def by_ballast(server, family, tokenizer, conversations):
-    command = [server, "inspect", "conversation", "--model", family, "--tokenizer", tokenizer]
+    command = [server, "inspect", "conversation", "--model", family, "--rules", "transformers",
+               "--tokenizer", tokenizer]
     lines = "\n".join(line_of(turns) for turns in conversations)
     return subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
 

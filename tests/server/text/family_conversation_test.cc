@@ -54,6 +54,11 @@ absl::StatusOr<TextSample> Tokenize(const std::string& family,
                    TextForm::kConversation, sizes, {text->get(), UINT32_MAX});
 }
 
+// The family's name under the rules of transformers.
+std::string Theirs(const std::string& family) {
+  return NameUnderRules(family, v1::Model::RULES_TRANSFORMERS);
+}
+
 // Ids of a vector: a number, or [number, count] for a run.
 std::vector<int32_t> IdsOf(const nlohmann::json& runs) {
   std::vector<int32_t> ids;
@@ -81,7 +86,7 @@ TEST(FamilyConversationTest, IdsEqualThoseOfTheProcessors) {
     const auto turns = ParseConversation(
         nlohmann::json{{"messages", vector["messages"]}}.dump());
     ASSERT_TRUE(turns.ok()) << turns.status();
-    const auto sample = Tokenize(vector["family"], *turns, sizes);
+    const auto sample = Tokenize(Theirs(vector["family"]), *turns, sizes);
     ASSERT_TRUE(sample.ok()) << sample.status();
     EXPECT_EQ(sample->ids, IdsOf(vector["ids"]));
     EXPECT_EQ(sample->labels.size(), sample->ids.size());
@@ -90,6 +95,8 @@ TEST(FamilyConversationTest, IdsEqualThoseOfTheProcessors) {
   families.insert("llava_video");
   // Written by hand below.
   families.insert("vipllava");
+  // SmolVLM's.
+  families.insert("smolvlm_500m");
   EXPECT_THAT(ProfileNames(HasChat), ::testing::ElementsAreArray(families));
 }
 

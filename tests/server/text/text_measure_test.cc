@@ -102,7 +102,7 @@ system_prompt=
 on_invalid_utf8=0
 )");
   v1::Model tiles;
-  tiles.set_profile("internvl3");
+  tiles.set_profile("internvl3+transformers");
   ASSERT_TRUE(ApplyModelProfile(&tiles).ok());
   EXPECT_EQ(TextLengthKey(tiles, *tokenizer),
             R"(text_version=3

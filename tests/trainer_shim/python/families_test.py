@@ -33,6 +33,7 @@ sources: [{name: chat, format: jsonl, path: chat.jsonl, media_root: .}]
 order: {shuffle: false}
 model:
   profile: %s
+  rules: transformers
   tokenizer: tokenizer.json
   resample: %s
   %s

@@ -72,9 +72,9 @@ def _gemma3(token, words):
         image_token_index=token, mm_tokens_per_image=256)
 
 
-def _idefics(kind):
+def _idefics(kind, size=364, patch=14, scale=2):
     return lambda token, words: getattr(transformers, kind + "Config")(
-        vision_config={**VISION, "image_size": 364, "patch_size": 14}, scale_factor=2,
+        vision_config={**VISION, "image_size": size, "patch_size": patch}, scale_factor=scale,
         text_config={"model_type": "llama", "vocab_size": words, **TEXT}, image_token_id=token)
 
 
@@ -182,10 +182,21 @@ MODELS = {
     "pixtral": (_pixtral, "LlavaForConditionalGeneration"),
     "qianfan_ocr": (_qianfan, "QianfanOCRForConditionalGeneration"),
     "smolvlm": (_idefics("SmolVLM"), "SmolVLMForConditionalGeneration"),
+    "smolvlm_500m": (_idefics("SmolVLM", 512, 16, 4), "SmolVLMForConditionalGeneration"),
     "vipllava": (lambda token, words: transformers.VipLlavaConfig(
         vision_config=_clip(336), text_config={"model_type": "llama", "vocab_size": words, **TEXT},
         image_token_index=token, vision_feature_layers=[-2, -1]),
                  "VipLlavaForConditionalGeneration"),
+}
+#: Models of families whose authors have other numbers than the class.
+AUTHORS = {
+    "llava_next": (lambda token, words: transformers.LlavaNextConfig(
+        vision_config=_clip(336), text_config={"model_type": "llama", "vocab_size": words, **TEXT},
+        image_token_index=token, vision_feature_layer=-2, image_grid_pinpoints=[
+            # The class reads height and width.
+            [672, 336], [336, 672], [672, 672], [336, 1008], [1008, 336]]),
+                   "LlavaNextForConditionalGeneration"),
+    "smolvlm": (_idefics("SmolVLM", 384, 14, 3), "SmolVLMForConditionalGeneration"),
 }
 #: What stands for an image in a text, for families without a chat template here.
 IMAGE_TEXTS = {
@@ -239,9 +250,9 @@ def placeholder_of(family, processor):
     return processor.tokenizer.convert_tokens_to_ids(PLACEHOLDERS.get(family, "<image>"))
 
 
-def model_of(family, processor):
+def model_of(family, processor, rules="transformers", attention="eager"):
     """A model of random weights, float32, for the processor's image token."""
-    config_of, kind = MODELS[family]
+    config_of, kind = (AUTHORS if rules == "authors" and family in AUTHORS else MODELS)[family]
     token = placeholder_of(family, processor)
     words = len(processor.tokenizer)
     torch.manual_seed(7)
@@ -249,7 +260,7 @@ def model_of(family, processor):
     if family == "ernie4_5_vl":
         config.image_start_token_id = processor.image_start_token_id
         config.image_end_token_id = processor.image_end_token_id
-    config._attn_implementation = "eager"
+    config._attn_implementation = attention
     model = getattr(transformers, kind)(config).float().eval()
     # Weights that are zero at first would hide what the image contributes.
     with torch.no_grad():

@@ -36,6 +36,7 @@ sources: [{name: chat, format: jsonl, path: chat.jsonl, media_root: .}]
 order: {shuffle: false}
 model:
   profile: %s
+  rules: transformers
   tokenizer: tokenizer.json
   resample: torchvision
   video: {sampling: transformers, fps: 2}

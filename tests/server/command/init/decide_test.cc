@@ -20,6 +20,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 SeenFiles Tars(const std::string& path) {
   SeenFiles files;
@@ -358,6 +359,23 @@ TEST(ChooseModelTest, EveryFamilyHasAProfile) {
     EXPECT_EQ(model.tokenizer(), "/models/m/tokenizer.json") << one.profile;
     EXPECT_GT(ChooseModel(seen.model)->most_image_tokens, 200) << one.profile;
   }
+}
+
+// The authors' by default, with what the checkpoint's class has instead.
+TEST(ChooseModelTest, SaysWhoseRulesHold) {
+  const auto found = [](const char* config, const char* processor) {
+    return ChooseModel(Family(config, processor)).value().found;
+  };
+  EXPECT_THAT(
+      found(R"({"model_type": "llava"})", R"({"do_center_crop": true})"),
+      Contains(AllOf(HasSubstr("model.rules: authors, by haotian-liu/LLaVA"),
+                     HasSubstr("have other images"),
+                     HasSubstr("model.rules: transformers follows them"))));
+  EXPECT_THAT(found(R"({"model_type": "glm4v"})", "{}"),
+              Not(Contains(HasSubstr("model.rules"))));
+  EXPECT_THAT(found(R"({"model_type": "smolvlm"})",
+                    R"({"max_image_size": {"longest_edge": 512}})"),
+              Contains(HasSubstr("profile smolvlm_500m")));
 }
 
 TEST(ChooseModelTest, TheLongestImageOfAFamilyFits) {

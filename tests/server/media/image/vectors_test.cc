@@ -60,6 +60,28 @@ TEST_F(ImageVectorsTest, HeaderAndPixelsMatchPillow) {
   }
 }
 
+// Hashes by to_rgb of qwen-vl-utils (white_rgba), and by _convert_to_rgb of
+// mistral-common, which Idefics 3's alpha_composite equals (white).
+TEST_F(ImageVectorsTest, TransparentPixelsMatchTheAuthors) {
+  const nlohmann::json vectors =
+      ReadJsonOrFail(TestDataPath("alpha_vectors.json"));
+  ASSERT_EQ(vectors.size(), 17u);
+  for (const auto& [file, wanted] : vectors.items()) {
+    const std::string bytes = ReadFile(TestDataPath(file));
+    for (const auto& [name, transparency] :
+         {std::pair("white", v1::Model::TRANSPARENCY_WHITE),
+          std::pair("white_rgba", v1::Model::TRANSPARENCY_WHITE_RGBA)}) {
+      SCOPED_TRACE(file + " " + name);
+      ImageOptions options;
+      options.transparency = transparency;
+      const absl::StatusOr<RgbImage> image =
+          ImageDecoder(options).Decode(bytes);
+      ASSERT_TRUE(image.ok()) << image.status();
+      EXPECT_EQ(Sha256Hex(image->pixels), wanted[name]);
+    }
+  }
+}
+
 TEST_F(ImageVectorsTest, ResizedPixelsMatchPillow) {
   for (const nlohmann::json& expected : vectors_["files"]) {
     const std::string bytes = ReadFile(TestDataPath(expected["file"]));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -24,6 +25,12 @@ namespace ballast {
 namespace {
 
 using ::testing::HasSubstr;
+
+// Vectors of processors are of transformers' rules.
+std::string ByTransformers(const nlohmann::json& family) {
+  return NameUnderRules(family.get<std::string>(),
+                        v1::Model::RULES_TRANSFORMERS);
+}
 
 ImagePlanner GetPlanner(const std::string& name) {
   return ImagePlanner::Create(*FindImageFamily(name)).value();
@@ -53,7 +60,9 @@ TEST(ImagePlannerTest, CountsTokensAndPatches) {
   EXPECT_EQ(GetPlan("pixtral", 1536, 2048).tokens, 48 * 65u);
   // 4 by 4 tiles and a global view, (364/14/2)^2 tokens each.
   EXPECT_EQ(GetPlan("idefics3", 900, 900).tokens, 17 * 169u);
-  EXPECT_EQ(GetPlan("smolvlm", 900, 900).crops, 17u);
+  // (384/14/3)^2 and (512/16/4)^2 tokens.
+  EXPECT_EQ(GetPlan("smolvlm", 900, 900).tokens, 17 * 81u);
+  EXPECT_EQ(GetPlan("smolvlm_500m", 900, 900).tokens, 17 * 64u);
   EXPECT_EQ(GetPlan("siglip", 5, 9).tokens, 27 * 27u);
   EXPECT_EQ(GetPlan("llama4", 336, 336).tokens, 144u);
   EXPECT_EQ(GetPlan("llama4", 672, 336).tokens, 3 * 144u);
@@ -236,7 +245,7 @@ TEST(PlanVectorsTest, OddSizesMatchTheProcessors) {
   for (const nlohmann::json& vector : vectors) {
     SCOPED_TRACE(vector.dump());
     const ImageFamily* family =
-        FindImageFamily(vector["family"].get<std::string>());
+        FindImageFamily(ByTransformers(vector["family"]));
     ASSERT_NE(family, nullptr);
     const ImagePlanner planner = ImagePlanner::Create(*family).value();
     const uint32_t width = vector["width"];
@@ -275,6 +284,100 @@ TEST(PlanVectorsTest, OddSizesMatchTheProcessors) {
   }
 }
 
+// Compares plans with the authors' own functions, which were run apart:
+// mistral-common's image.py, InternVL's dynamic_preprocess with
+// max_dynamic_patch
+// // images, gemma_pytorch's pan_and_scan.py, LLaVA-NeXT's mm_utils.py and
+// llava_arch.py, LLaVA's expand2square, OpenCV's resize.
+class AuthorVectorsTest : public ::testing::Test {
+ protected:
+  // Calls visit(plan, numbers) for each size of a family. A vector begins with
+  // width and height, and with `has_images` the images of the sample.
+  template <typename Visit>
+  void ForEach(const std::string& family, bool has_images, Visit visit) {
+    const ImagePlanner planner = GetPlanner(family);
+    ASSERT_FALSE(vectors_[family].empty());
+    for (const nlohmann::json& vector : vectors_[family]) {
+      SCOPED_TRACE(family + vector.dump().substr(0, 40));
+      const absl::StatusOr<ImagePlan> plan = planner.Plan(
+          vector[1], vector[0], has_images ? vector[2].get<uint32_t>() : 1);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      visit(*plan, vector);
+    }
+  }
+
+  const nlohmann::json vectors_ =
+      ReadJsonOrFail("tests/server/media/image_plan/testdata/author_vectors.json");
+};
+
+TEST_F(AuthorVectorsTest, PixtralRoundsSides) {
+  ForEach("pixtral", false, [](const ImagePlan& plan, const auto& vector) {
+    EXPECT_EQ(plan.stages[0].crop.width, 16 * vector[2].template get<int>());
+    EXPECT_EQ(plan.stages[0].crop.height, 16 * vector[3].template get<int>());
+  });
+}
+
+TEST_F(AuthorVectorsTest, InternVlSharesTilesAmongTheImagesOfASample) {
+  ForEach("internvl3", true, [](const ImagePlan& plan, const auto& vector) {
+    EXPECT_EQ(plan.crops, vector[5]);
+    EXPECT_EQ(std::max(plan.tile_columns, 1u), vector[3]);
+    EXPECT_EQ(std::max(plan.tile_rows, 1u), vector[4]);
+  });
+}
+
+TEST_F(AuthorVectorsTest, GemmaPansFromARatioOfThreeHalves) {
+  ForEach("gemma3_pan_and_scan", false,
+          [](const ImagePlan& plan, const auto& vector) {
+            const uint32_t crops = vector[2];
+            ASSERT_EQ(plan.crops, crops == 1 ? 1 : crops + 1);
+            for (uint32_t i = 1; i < plan.crops; ++i) {
+              // Pillow fills what lies beyond the image with black.
+              const PixelRect& from = plan.stages[i].from;
+              EXPECT_EQ(from.top, vector[3 + 4 * (i - 1)]);
+              EXPECT_EQ(from.left, vector[4 + 4 * (i - 1)]);
+            }
+          });
+}
+
+TEST_F(AuthorVectorsTest, LlavaChoosesCanvasesAndCountsTokens) {
+  for (const char* family : {"llava_next", "llava_onevision"}) {
+    ForEach(family, false, [](const ImagePlan& plan, const auto& vector) {
+      EXPECT_EQ(plan.stages[1].width, vector[2]);
+      EXPECT_EQ(plan.stages[1].height, vector[3]);
+      EXPECT_EQ(plan.tokens, vector[4]);
+    });
+  }
+}
+
+TEST_F(AuthorVectorsTest, LlavaPadsToASquare) {
+  const ImagePlanner planner = GetPlanner("llava1_5");
+  for (const nlohmann::json& vector : vectors_["llava1_5"]) {
+    const ImagePlan plan = planner.Plan(vector[1], vector[0]).value();
+    const auto crops = MakeCrops(Picture(vector[0], vector[1]), plan, {});
+    ASSERT_TRUE(crops.ok()) << crops.status();
+    EXPECT_EQ(Sha256Hex((*crops)[0].pixels), vector[2]);
+  }
+}
+
+// OpenCV keeps float32 between its passes and after them; 8 bits clip what goes
+// beyond black and white. The pictures are noise of both extremes.
+TEST_F(AuthorVectorsTest, OpenCvsCubicDiffersByRoundingAndClipping) {
+  for (const nlohmann::json& vector : vectors_["opencv_cubic"]) {
+    const std::string wanted =
+        absl::HexStringToBytes(vector[4].get<std::string>());
+    std::vector<uint8_t> pixels(wanted.size());
+    ASSERT_TRUE(Resize(Picture(vector[0], vector[1]),
+                       {.filter = ResampleFilter::kOpenCvCubic}, vector[2],
+                       vector[3], absl::MakeSpan(pixels))
+                    .ok());
+    double total = 0;
+    for (size_t i = 0; i < pixels.size(); ++i) {
+      total += std::abs(pixels[i] - static_cast<uint8_t>(wanted[i]));
+    }
+    EXPECT_LT(total / pixels.size(), 2.5) << vector.dump().substr(0, 20);
+  }
+}
+
 // Compares the texts of images with those that the processors of transformers
 // write; make_text_vectors.py made the vectors.
 
@@ -298,7 +401,7 @@ TEST(TextVectorsTest, TextsEqualThoseOfTheProcessors) {
   for (const nlohmann::json& vector : vectors) {
     SCOPED_TRACE(vector.dump().substr(0, 200));
     const ImageFamily* family =
-        FindImageFamily(vector["family"].get<std::string>());
+        FindImageFamily(ByTransformers(vector["family"]));
     ASSERT_NE(family, nullptr);
     families.insert(vector["family"].get<std::string>());
     const ImagePlanner planner = ImagePlanner::Create(*family).value();

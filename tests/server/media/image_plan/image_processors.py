@@ -54,6 +54,8 @@ IMAGE_PROCESSORS = {
     "siglip": ("siglip", "SiglipImageProcessor",
                {"size": {"height": 384, "width": 384}}),
     "siglip2": ("siglip2", "Siglip2ImageProcessor", {}),
+    "smolvlm_500m": ("smolvlm", "SmolVLMImageProcessor", {
+        "size": {"longest_edge": 2048}, "max_image_size": {"longest_edge": 512}}),
     "vipllava": ("clip", "CLIPImageProcessor", {
         "size": {"shortest_edge": 336},
         "crop_size": {"height": 336, "width": 336}}),

@@ -67,6 +67,8 @@ PROCESSORS = {
         "start_image_token": "<img>", "end_image_token": "</img>",
         "context_image_token": "<IMG_CONTEXT>"}, []),
     "smolvlm": ("smolvlm", "SmolVLMProcessor", {}, {}, IDEFICS_TOKENS + ["<video>"]),
+    "smolvlm_500m": ("smolvlm", "SmolVLMProcessor", {"image_seq_len": 64}, {},
+                     IDEFICS_TOKENS + ["<video>"]),
     "vipllava": ("llava", "LlavaProcessor", LLAVA, {}, ["<image>"]),
 }
 # What stands around an image in every text of a model and is not written by its

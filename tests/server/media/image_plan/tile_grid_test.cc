@@ -50,7 +50,7 @@ TEST(TileGridsTest, TakesTheNearestRatio) {
         if (tiles % columns == 0) grids.push_back({tiles / columns, columns});
       }
     }
-    const TileGrids prepared(family);
+    const TileGrids prepared(family, most);
     for (const auto& [height, width] : DrawnSides(448, 2000)) {
       const double aspect = static_cast<double>(width) / height;
       double nearest = std::numeric_limits<double>::infinity();
