@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/data/jsonl/pair_json.h"
+#include "server/model/profiles.h"
 #include "server/sample/data_fault.h"
 #include "server/text/template/template_renderer.h"
 
@@ -20,6 +21,15 @@ std::string Shown(absl::string_view text, size_t at) {
   if (at >= text.size()) return "its end";
   return absl::StrCat("\"", absl::Utf8SafeCEscape(text.substr(at, kShown)),
                       "\"");
+}
+
+// Whether the template is meant to differ from the checkpoint's: it is the
+// authors' training code's, and model.rules has transformers' apart.
+bool IsOfAuthors(absl::string_view chat_template) {
+  const v1::ModelProfile* profile = FindProfile(chat_template);
+  return profile != nullptr && profile->has_transformers() &&
+         profile->chat().SerializeAsString() !=
+             profile->transformers().chat().SerializeAsString();
 }
 
 }  // namespace
@@ -38,7 +48,7 @@ std::unique_ptr<TemplateComparison> TemplateComparison::Create(
     const ModelText* built_in, const Tokenizer* tokenizer) {
   const v1::Model& model = built_in->model();
   if (IsCheckpointTemplate(model.chat_template()) ||
-      model.tokenizer() == "bytes") {
+      model.tokenizer() == "bytes" || IsOfAuthors(model.chat_template())) {
     return nullptr;
   }
   const auto source = ReadJinjaTemplate(model.tokenizer());

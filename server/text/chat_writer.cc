@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "common/small_file.h"
@@ -140,11 +142,19 @@ v1::Chat GetChat(const v1::Model& model) {
   return WithNames("<|im_start|>", "\n", "<|im_end|>", "\n");
 }
 
+std::string SystemPrompt(const v1::Model& model) {
+  const v1::Chat* chat = FindChat(model.chat_template());
+  return model.system_prompt().empty() && chat != nullptr
+             ? chat->default_system()
+             : model.system_prompt();
+}
+
 std::vector<const std::string*> GetTexts(const v1::Chat& chat) {
   std::vector<const std::string*> texts = {
       &chat.begin(),       &chat.image_before(), &chat.image_after(),
       &chat.text_before(), &chat.text_after(),   &chat.text_first(),
-      &chat.part_seam(),   &chat.answer_first(), &chat.answer_before()};
+      &chat.part_seam(),   &chat.answer_first(), &chat.answer_before(),
+      &chat.last_end()};
   for (const Role role : {Role::kSystem, Role::kUser, Role::kAssistant}) {
     const v1::ChatTemplate::Turn& turn = GetTurn(chat, role);
     texts.insert(texts.end(), {&turn.prefix(), &turn.end(), &turn.suffix()});
@@ -271,6 +281,7 @@ class ConversationWriter {
 
   void AddTurns(absl::Span<const Turn> turns) {
     writer_.AddTemplateText(chat_.begin(), Kind::kContext);
+    if (chat_.texts_begin()) writer_.Begin();
     size_t answers = 0;  // the first turn after the last question
     for (size_t i = 0; i < turns.size(); ++i) {
       if (IsQuestion(turns[i])) answers = i + 1;
@@ -284,9 +295,20 @@ class ConversationWriter {
       AddTurn(turns[i], i == 0 ? nullptr : &turns[i - 1], i >= answers, system);
       system = {};
     }
+    if (turns.empty() || turns.back().role != Role::kAssistant) return;
+    writer_.AddTemplateText(chat_.last_end(),
+                            IsLearnt(turns.back(), /*answers=*/true)
+                                ? Kind::kSupervised
+                                : Kind::kContext);
   }
 
  private:
+  // `answers`: the turn follows the last question.
+  bool IsLearnt(const Turn& turn, bool answers) const {
+    return GetTurn(chat_, turn.role).supervised() && turn.weight > 0 &&
+           (answers || !chat_.last_answer_alone());
+  }
+
   // `before`: the turn before; null: no turn.
   void AddTurn(const Turn& turn, const Turn* before, bool answers,
                absl::string_view system) {
@@ -295,19 +317,27 @@ class ConversationWriter {
         before != nullptr && before->role == Role::kAssistant;
     const v1::ChatTemplate::Turn& form = GetTurn(chat_, turn.role);
     const bool is_answer = turn.role == Role::kAssistant;
-    const bool is_learnt = form.supervised() && turn.weight > 0;
-    const Kind said = is_learnt ? Kind::kSupervised : Kind::kContext;
+    const Kind said =
+        IsLearnt(turn, answers) ? Kind::kSupervised : Kind::kContext;
     absl::string_view prefix = form.prefix();
     if (ends_answer && turn.role == Role::kUser &&
         !chat_.answer_stop().empty() &&
         absl::ConsumePrefix(&prefix, chat_.answer_stop())) {
       // The answer's end, as the model writes it.
-      writer_.AddTemplateText(chat_.answer_stop(), before->weight > 0
-                                                       ? Kind::kSupervised
-                                                       : Kind::kContext);
+      writer_.AddTemplateText(chat_.answer_stop(),
+                              IsLearnt(*before, /*answers=*/false)
+                                  ? Kind::kSupervised
+                                  : Kind::kContext);
     }
     if (notes_turns_) writer_.SetTurn(turn.number);
+    absl::string_view learnt_space;
+    if (chat_.texts_begin() && is_answer) {
+      const size_t kept = absl::StripTrailingAsciiWhitespace(prefix).size();
+      learnt_space = prefix.substr(kept);
+      prefix = prefix.substr(0, kept);
+    }
     writer_.AddTemplateText(prefix, Kind::kContext);
+    writer_.AddTemplateText(learnt_space, said);
     if (answers && is_answer) {
       writer_.AddTemplateText(chat_.answer_first(), Kind::kContext);
     }
@@ -318,12 +348,21 @@ class ConversationWriter {
     if (chat_.trim() || (chat_.trim_answer() && is_answer)) {
       TrimEnds(&texts);
     }
+    const size_t images = texts.size() - 1;
+    const bool moves_one =
+        chat_.only_image_first() && images == 1 && !texts[0].empty();
     std::string moved;
-    if (chat_.only_image_first() && texts.size() == 2 && !texts[0].empty()) {
-      moved = absl::StrCat(texts[0], texts[1]);
+    if (moves_one || (chat_.images_on_lines() && images > 0)) {
+      moved = absl::StrJoin(texts, "");
       const absl::string_view kept = StripWhiteSpace(moved);
       moved = kept.empty() ? "" : absl::StrCat("\n", kept);
-      texts = {"", moved};
+      texts.assign(images, "\n");
+      texts[0] = "";
+      texts.push_back(moved);
+    }
+    if (chat_.trim_texts() ||
+        (chat_.trim_system() && is_first && turn.role == Role::kSystem)) {
+      for (absl::string_view& text : texts) text = StripWhiteSpace(text);
     }
     if (is_answer && (texts.size() > 1 || !texts[0].empty())) {
       writer_.AddTemplateText(chat_.answer_before(), Kind::kContext);
@@ -331,10 +370,8 @@ class ConversationWriter {
     const bool begins_with_image = texts.size() > 1 && texts[0].empty();
     if (!begins_with_image)
       writer_.AddTemplateText(chat_.text_first(), Kind::kContext);
-    const bool trims = chat_.trim_texts() || (chat_.trim_system() && is_first &&
-                                              turn.role == Role::kSystem);
     if (chat_.images_first()) {
-      AddImagesAndVideos(texts.size() - 1);
+      AddImagesAndVideos(images, turn, absl::StrJoin(texts, ""));
     }
     bool has_part = false;
     const auto add_seam = [&] {
@@ -344,12 +381,12 @@ class ConversationWriter {
     for (size_t i = 0; i < texts.size(); ++i) {
       if (i > 0 && !chat_.images_first()) {
         add_seam();
-        AddImagesAndVideos(1);
+        AddImagesAndVideos(1, turn, texts[i]);
       }
       if (texts[i].empty()) continue;
       add_seam();
       writer_.AddTemplateText(chat_.text_before(), said);
-      writer_.AddText(trims ? StripWhiteSpace(texts[i]) : texts[i], said);
+      writer_.AddText(texts[i], said);
       writer_.AddTemplateText(chat_.text_after(), said);
     }
     writer_.AddTemplateText(form.end(), said);
@@ -369,9 +406,24 @@ class ConversationWriter {
     }
   }
 
-  // Adds the next `count`, images before videos.
-  void AddImagesAndVideos(size_t count) {
+  // Whether `image_after` follows an image of `turn` that `text` follows.
+  bool IsEnded(const Turn& turn, absl::string_view text) const {
+    if (chat_.image_after_at() == v1::Chat::IMAGE_AFTER_UNSPECIFIED) {
+      return true;
+    }
+    if (chat_.image_after_at() == v1::Chat::IMAGE_AFTER_PARTS &&
+        !turn.of_parts) {
+      return false;
+    }
+    return !absl::StartsWith(text, chat_.image_after());
+  }
+
+  // Adds the next `count` of `turn`, images before videos; `text` follows the
+  // last.
+  void AddImagesAndVideos(size_t count, const Turn& turn,
+                          absl::string_view text) {
     const auto next = images_.subspan(next_image_, count);
+    size_t added = 0;
     for (const bool videos : {false, true}) {
       for (const ImagePieces& pieces : next) {
         const bool is_video =
@@ -383,7 +435,10 @@ class ConversationWriter {
                                 {{"{number}", absl::StrCat(++written_)}}),
             Kind::kContext);
         writer_.AddImage(pieces);
-        writer_.AddTemplateText(chat_.image_after(), Kind::kContext);
+        if (chat_.texts_begin()) writer_.Begin();
+        if (IsEnded(turn, ++added == count ? text : "")) {
+          writer_.AddTemplateText(chat_.image_after(), Kind::kContext);
+        }
       }
     }
     next_image_ += count;

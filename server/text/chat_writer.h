@@ -57,6 +57,10 @@ std::vector<std::string> TemplateWarnings(const v1::Model& model);
 // `model` is a loaded one.
 v1::Chat GetChat(const v1::Model& model);
 
+// The system turn of a conversation without one: model.system_prompt, else the
+// template's; "": none.
+std::string SystemPrompt(const v1::Model& model);
+
 // The texts that the template writes, in no order. They point into `chat`.
 std::vector<const std::string*> GetTexts(const v1::Chat& chat);
 

@@ -87,10 +87,12 @@ absl::Status AddPart(element value, std::string* text, uint32_t* audios) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ParseContent(object turn, uint32_t* audios) {
+// Sets the parts' counts of `parsed`.
+absl::StatusOr<std::string> ParseContent(object turn, Turn* parsed) {
   std::string text;
   std::string_view whole;
   if (turn["content"].get(whole) == SUCCESS) return std::string(whole);
+  parsed->of_parts = true;
   array parts;
   if (turn["content"].get(parts) != SUCCESS) {
     return DataFaultError(
@@ -98,7 +100,7 @@ absl::StatusOr<std::string> ParseContent(object turn, uint32_t* audios) {
   }
   size_t number = 0;
   for (const element part : parts) {
-    BALLAST_RETURN_IF_ERROR(Annotate(AddPart(part, &text, audios),
+    BALLAST_RETURN_IF_ERROR(Annotate(AddPart(part, &text, &parsed->audios),
                                      absl::StrCat("content part ", ++number)));
   }
   return text;
@@ -187,10 +189,12 @@ absl::StatusOr<Turn> ParseTurn(element value) {
   }
   if (turn["role"].get(name) == SUCCESS) {
     BALLAST_ASSIGN_OR_RETURN(const Role role, ParseRole("role", View(name)));
-    uint32_t audios = 0;
+    Turn of_content;
     BALLAST_ASSIGN_OR_RETURN(
-        Turn parsed, ParseTurnOfRole(turn, role, ParseContent(turn, &audios)));
-    parsed.audios = audios;
+        Turn parsed,
+        ParseTurnOfRole(turn, role, ParseContent(turn, &of_content)));
+    parsed.audios = of_content.audios;
+    parsed.of_parts = of_content.of_parts;
     return parsed;
   }
   return DataFaultError("`from` or `role` is missing or not a string");

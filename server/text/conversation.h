@@ -28,6 +28,7 @@ struct Turn {
   float weight = 1;
   uint32_t number = 0;  // in the conversation, from 1; 0: not of it
   uint32_t audios = 0;  // parts of type audio, whose marks `text` has
+  bool of_parts = false;  // `text` is a list of parts, joined
 };
 
 // Parses a conversation: an object with a list of turns, in one of two forms.

@@ -19,6 +19,9 @@ namespace {
 
 using Kind = TextToken::Kind;
 
+// AddTemplateText writes the model's id for it.
+constexpr absl::string_view kEndOfText = "<|endoftext|>";
+
 // `text` itself if it is UTF-8; otherwise, with on_invalid_utf8 `replace`,
 // `replaced`, which then holds it with U+FFFD in place of each invalid
 // character.
@@ -164,7 +167,8 @@ absl::Status ModelText::CheckTokens() const {
 bool ModelText::HasToken(absl::string_view token) const {
   const ImageMarks& marks = images_.family().marks;
   const v1::TokenIds& ids = model_.token_ids();
-  return (token == marks.placeholder && ids.image() >= 0) ||
+  return (token == kEndOfText && ids.end_of_text() >= 0) ||
+         (token == marks.placeholder && ids.image() >= 0) ||
          (token == marks.before && ids.vision_start() >= 0) ||
          (token == marks.after && ids.vision_end() >= 0) ||
          tokenizer_->SpecialTokenId(token).has_value();
@@ -423,9 +427,9 @@ absl::StatusOr<std::vector<MarkOf>> ModelText::FindOrder(absl::string_view text,
 absl::StatusOr<TextTokens> ModelText::TokenizeConversation(
     std::vector<Turn> turns, absl::Span<const ImagePieces> images,
     std::string* record, bool notes_turns) const {
-  if (!model_.system_prompt().empty() &&
-      (turns.empty() || turns[0].role != Role::kSystem)) {
-    turns.insert(turns.begin(), {Role::kSystem, model_.system_prompt()});
+  const std::string system = SystemPrompt(model_);
+  if (!system.empty() && (turns.empty() || turns[0].role != Role::kSystem)) {
+    turns.insert(turns.begin(), {Role::kSystem, system});
   }
   TokenWriter writer(tokenizer_, &model_.token_ids(), &images_.family().marks);
   writer.RecordTo(record);

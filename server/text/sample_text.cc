@@ -1,6 +1,7 @@
 #include "server/text/sample_text.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "server/model/model_profile.h"
 #include "server/model/profiles.h"
 #include "server/sample/data_fault.h"
+#include "server/text/chat_writer.h"
 
 namespace ballast {
 namespace {
@@ -116,6 +118,40 @@ absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
 
 namespace {
 
+// MeasuredText::unlearnt of a text of which `learnt` tokens are learnt, and
+// `uncut` before any limit.
+std::string WhyUnlearnt(absl::string_view text, TextForm form, uint64_t learnt,
+                        uint64_t uncut) {
+  // The ends of empty answers are few tokens.
+  constexpr uint64_t kFew = 16;
+  if (learnt > kFew) return "";
+  if (learnt == 0 && uncut > 0) return "batch.max_tokens cuts off all answers";
+  if (form != TextForm::kConversation) {
+    return learnt > 0 ? "" : "no token has a label";
+  }
+  const absl::StatusOr<std::vector<Turn>> turns = ParseConversation(text);
+  std::vector<Turn> answers;
+  if (turns.ok()) {
+    std::copy_if(
+        turns->begin(), turns->end(), std::back_inserter(answers),
+        [](const Turn& turn) { return turn.role == Role::kAssistant; });
+  }
+  const auto all = [&](bool (*holds)(const Turn&)) {
+    return turns.ok() && std::all_of(answers.begin(), answers.end(), holds);
+  };
+  if (!answers.empty() && all([](const Turn& turn) {
+        return StripWhiteSpace(turn.text).empty();
+      })) {
+    return "all answers are empty, so that at most their ends are learnt";
+  }
+  if (learnt > 0) return "";
+  if (turns.ok() && answers.empty()) return "no turn of the assistant";
+  if (all([](const Turn& turn) { return turn.weight == 0; })) {
+    return "all answers have weight 0";
+  }
+  return "the chat template teaches none of the answers";
+}
+
 struct FieldedPair {
   std::array<FieldedText, 2> texts;
   std::array<TextCounts, 2> counts;
@@ -187,6 +223,8 @@ absl::StatusOr<MeasuredText> MeasurePair(absl::string_view chosen,
   measured.label_tokens = Saturated(first.label_tokens + second.label_tokens);
   measured.first_text_tokens = Saturated(first.text_tokens);
   measured.too_long = pair.tokens() > options.max_tokens;
+  measured.unlearnt =
+      WhyUnlearnt(chosen, TextForm::kConversation, measured.label_tokens, 0);
   return measured;
 }
 
@@ -200,6 +238,7 @@ absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
       TokenizeFielded(text, form, images, options, videos, fields));
   TextTokens& built = fielded.text;
   const size_t whole = built.tokens.size();
+  const uint64_t uncut = CountTokens(built).label_tokens;
   const absl::Status fits =
       LimitTokens(options.max_tokens, options.on_too_long, &built);
   const TextCounts counts = CountTokens(built);
@@ -218,6 +257,7 @@ absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
                   });
   measured.limited = built.tokens.size() != whole || !videos.empty() ||
                      (has_places && images.size() > 0);
+  measured.unlearnt = WhyUnlearnt(text, form, counts.label_tokens, uncut);
   return measured;
 }
 
@@ -252,12 +292,12 @@ std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
       "text_version=", kTextVersion, "\ntokenizer=", tokenizer.digest(),
       "\nchat_template=", WithoutRules(model.chat_template()),
       FollowsAuthors(model.chat_template()) ? "\nrules=authors" : "",
-      "\nimage=", ids.image(),
-      "\nvideo=", ids.video(), "\nvision_start=", ids.vision_start(),
-      "\nvision_end=", ids.vision_end(), "\nim_start=", ids.im_start(),
-      "\nim_end=", ids.im_end(), "\nend_of_text=", ids.end_of_text(),
+      "\nimage=", ids.image(), "\nvideo=", ids.video(),
+      "\nvision_start=", ids.vision_start(), "\nvision_end=", ids.vision_end(),
+      "\nim_start=", ids.im_start(), "\nim_end=", ids.im_end(),
+      "\nend_of_text=", ids.end_of_text(),
       "\ncustom_template=", OneLine(model.custom_template()),
-      "\nsystem_prompt=", absl::CHexEscape(model.system_prompt()),
+      "\nsystem_prompt=", absl::CHexEscape(SystemPrompt(model)),
       model.template_date().empty() ? "" : "\ntemplate_date=",
       model.template_date(),
       model.reasoning() > v1::Model::REASONING_TEMPLATE

@@ -56,6 +56,9 @@ struct MeasuredText {
   // or it has videos, whose sampling is one of the limits.
   bool limited = false;
   uint32_t first_text_tokens = 0;  // in `text_tokens`, of a pair's first
+  // Why nothing is learnt, such as "no turn of the assistant", or the ends of
+  // empty answers alone; "" otherwise.
+  std::string unlearnt = "";
 };
 
 // Measures the sample that BuildText would build from the same arguments,

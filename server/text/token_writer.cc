@@ -62,7 +62,7 @@ void TokenWriter::AddNamed(absl::string_view text,
       AddSpecial(found->text, found->id, kind);
     } else {
       EncodePending();
-      tokens_.push_back({found->id, kind, turn_});
+      AddToken({found->id, kind, turn_});
     }
     i += found->text.size();
     plain = i;
@@ -82,8 +82,18 @@ void TokenWriter::AddSpecial(absl::string_view content, int32_t id, Kind kind) {
   } else {
     if (record_ != nullptr) absl::StrAppend(record_, content);
     EncodePending();
-    tokens_.push_back({id, kind, turn_});
+    AddToken({id, kind, turn_});
   }
+}
+
+void TokenWriter::AddToken(const TextToken& token) {
+  tokens_.push_back(token);
+  begins_ = false;
+}
+
+void TokenWriter::Begin() {
+  EncodePending();
+  begins_ = true;
 }
 
 void TokenWriter::AddImage(const ImagePieces& pieces) {
@@ -96,8 +106,7 @@ void TokenWriter::AddImage(const ImagePieces& pieces) {
       continue;
     }
     EncodePending();
-    tokens_.push_back(
-        {static_cast<int32_t>(runs_.size()), Kind::kImage, turn_});
+    AddToken({static_cast<int32_t>(runs_.size()), Kind::kImage, turn_});
     runs_.push_back(static_cast<uint32_t>(piece.placeholders));
     kinds_.push_back(piece.is_audio ? 2 : piece.is_video ? 1 : 0);
   }
@@ -128,10 +137,10 @@ void TokenWriter::EncodePending() {
   ends_.clear();
   const bool is_mixed = stretches_.size() > 1;
   std::vector<size_t>* ends = is_mixed ? &ends_ : nullptr;
-  status_ = tokens_.empty()
-                ? tokenizer_->EncodeWithEnds(pending_, &ids_, ends)
-                : tokenizer_->EncodeContinued(pending_, &ids_, ends);
+  status_ = begins_ ? tokenizer_->EncodeWithEnds(pending_, &ids_, ends)
+                    : tokenizer_->EncodeContinued(pending_, &ids_, ends);
   if (!status_.ok()) return;
+  begins_ = begins_ && ids_.empty();
   size_t at = 0;
   for (size_t i = 0; i < ids_.size(); ++i) {
     if (ids_[i] == token_ids_->image() || ids_[i] == token_ids_->video()) {

@@ -47,6 +47,10 @@ class TokenWriter {
 
   void AddEndOfText(TextToken::Kind kind);
 
+  // What follows is encoded as the beginning of a text is, and not as its
+  // continuation.
+  void Begin();
+
   // Adds the runs of an image or a video, and its other texts as kImageText.
   void AddImage(const ImagePieces& pieces);
 
@@ -74,6 +78,7 @@ class TokenWriter {
   void AddNamed(absl::string_view text, absl::Span<const Named> names,
                 bool as_text, TextToken::Kind kind);
   void AddSpecial(absl::string_view content, int32_t id, TextToken::Kind kind);
+  void AddToken(const TextToken& token);
   // Encodes pending_. The first error stays in status_.
   void EncodePending();
   // The stretch whose kind and turn a token has that covers [begin, end). `at`
@@ -82,6 +87,7 @@ class TokenWriter {
 
   std::string* record_ = nullptr;
   uint32_t turn_ = 0;
+  bool begins_ = true;  // what is encoded next begins a text
   const Tokenizer* tokenizer_;
   const v1::TokenIds* token_ids_;
   const Named template_names_[3];

@@ -237,8 +237,10 @@ absl::StatusOr<absl::string_view> AddMarks(
 }  // namespace
 
 TurnMarks GetTurnMarks(const v1::Model& model) {
-  const v1::ModelProfile* const profile = GetProfile(model);
+  const v1::ModelProfile* profile = GetProfile(model);
   if (profile == nullptr) return {};
+  // The checkpoint's own template is transformers'.
+  if (profile->has_transformers()) profile = &profile->transformers();
   v1::Model named;
   named.set_chat_template(HasChat(*profile) ? profile->name()
                                             : profile->chat_template());

@@ -44,8 +44,10 @@ std::string TokenizerPath() {
       .string();
 }
 
+// The vectors are of transformers.
 std::string ModelYaml(const std::string& family, const std::string& more = "") {
-  return absl::StrCat("{profile: ", family, ", tokenizer: '", TokenizerPath(),
+  return absl::StrCat("{profile: ", family,
+                      ", rules: transformers, tokenizer: '", TokenizerPath(),
                       "', token_ids: {end_of_text: 7}", more, "}");
 }
 

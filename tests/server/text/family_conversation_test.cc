@@ -23,6 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr char kTestData[] = "tests/server/text/testdata/";
+constexpr int32_t kEndOfTextId = 100001;  // no token
 
 const Tokenizer& FamilyTokenizer() {
   static const auto& tokenizer =
@@ -41,6 +42,10 @@ absl::StatusOr<TextSample> Tokenize(const std::string& family,
   model.set_chat_template(family);
   *model.mutable_token_ids() = given;
   EXPECT_TRUE(ApplyModelProfile(&model).ok());
+  if (!model.token_ids().has_end_of_text() ||
+      model.token_ids().end_of_text() < 0) {
+    model.mutable_token_ids()->set_end_of_text(kEndOfTextId);
+  }
   const ImageFamily* images = FindImageFamily(family);
   model.mutable_token_ids()->set_image(
       FamilyTokenizer().SpecialTokenId(images->marks.placeholder).value_or(-1));
@@ -140,17 +145,21 @@ TEST(FamilyConversationTest, LabelsSpellTheSupervisedText) {
   };
   EXPECT_EQ(learnt("internvl3"), "Here.<|im_end|>Yes<|im_end|>");
   EXPECT_EQ(learnt("gemma3"), "Here.<end_of_turn>Yes<end_of_turn>");
-  EXPECT_EQ(learnt("llava1_5"), "Here. Yes ");
-  EXPECT_EQ(learnt("vipllava"), "Here.###Yes");
+  // The space before an answer is learnt; this tokenizer joins it to the colon.
+  EXPECT_EQ(learnt("llava1_5"), ": Here.</s>: Yes</s>");
+  EXPECT_EQ(learnt("vipllava"), ": Here.</s>: Yes</s>");
+  EXPECT_EQ(learnt(Theirs("llava1_5")), "Here. Yes ");
+  EXPECT_EQ(learnt(Theirs("vipllava")), "Here.###Yes");
   EXPECT_EQ(learnt("pixtral"), "Here.</s>Yes</s>");
   EXPECT_EQ(learnt("kimi_k25"), "Here.<|im_end|>Yes<|im_end|>");
   EXPECT_EQ(learnt("minicpmv4_6"), "Here.<|im_end|>Yes<|im_end|>");
   EXPECT_EQ(learnt("gemma4"), "Here.<turn|>Yes<turn|>");
-  EXPECT_EQ(learnt("ernie4_5_vl"),
+  EXPECT_EQ(learnt("ernie4_5_vl"), "Yes<|end_of_sentence|>");
+  EXPECT_EQ(learnt(Theirs("ernie4_5_vl")),
             "Here.<|end_of_sentence|>Yes<|end_of_sentence|>");
   // What a model writes to end its answer begins the user's next turn.
-  EXPECT_EQ(learnt("glm4v"), "Here.<|user|>Yes");
-  EXPECT_EQ(learnt("glm46v"), "Here.<|user|>Yes");
+  EXPECT_EQ(learnt(Theirs("glm4v")), "Here.<|user|>Yes");
+  EXPECT_EQ(learnt(Theirs("glm46v")), "Here.<|user|>Yes");
 }
 
 std::string GetText(const std::vector<int32_t>& ids) {
@@ -163,7 +172,7 @@ std::string GetText(const std::vector<int32_t>& ids) {
 TEST(FamilyConversationTest, WritesTurnsAsTheTemplatesDo) {
   const auto text = [](const std::string& family,
                        const std::vector<Turn>& turns) {
-    const auto sample = Tokenize(family, turns, {});
+    const auto sample = Tokenize(Theirs(family), turns, {});
     EXPECT_TRUE(sample.ok()) << sample.status();
     return sample.ok() ? GetText(sample->ids) : "";
   };

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/model/model_profile.h"
+#include "server/model/profiles.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/sample_text.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
@@ -37,7 +38,8 @@ VideoText VideoOf(uint32_t frames) {
 // A family with a small tokenizer.
 class FamilyVideosTest : public ::testing::Test {
  protected:
-  explicit FamilyVideosTest(const std::string& family = "internvl3") {
+  explicit FamilyVideosTest(const std::string& family = NameUnderRules(
+                                "internvl3", v1::Model::RULES_TRANSFORMERS)) {
     model_.set_profile(family);
     model_.set_chat_template(family);
     model_.set_tokenizer(absl::StrCat(kFolder, "family_chats.tokenizer.json"));
@@ -122,7 +124,9 @@ TEST_F(FamilyVideosTest, IdsEqualThoseOfTheProcessor) {
 // LLaVA-OneVision, whose videos have a placeholder of their own.
 class OneVisionVideosTest : public FamilyVideosTest {
  protected:
-  OneVisionVideosTest() : FamilyVideosTest("llava_onevision") {}
+  OneVisionVideosTest()
+      : FamilyVideosTest(
+            NameUnderRules("llava_onevision", v1::Model::RULES_TRANSFORMERS)) {}
 
   // A video of `frames` frames of 196 tokens, and a newline.
   static VideoText PooledVideoOf(uint32_t frames) {

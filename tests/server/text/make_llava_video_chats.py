@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MARK = "<image>"
+SYSTEM = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
 # Conversations, the frames of their video (0: none), and whether its times are told.
 CASES = [
     ([("human", "<image>\nWhat moves?"), ("gpt", "A fox.")], 3, False),
@@ -58,8 +59,9 @@ def moved(text):
 
 
 def ids_of(turns, tokenizer, run):
-    """Each turn is encoded alone; `run` placeholders stand for a mark."""
-    ids = []
+    """Each turn is encoded alone, after the code's own system turn; `run` placeholders stand
+    for a mark."""
+    ids = tokenizer.encode(SYSTEM).ids
     for speaker, text in turns:
         role = {"human": "user", "gpt": "assistant"}[speaker]
         ids += tokenizer.encode(f"<|im_start|>{role}\n{text}<|im_end|>\n").ids

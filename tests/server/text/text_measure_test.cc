@@ -197,6 +197,53 @@ TEST(MeasureTextTest, MarksLengthsThatOtherLimitsMayChange) {
   }
 }
 
+TEST(TextKeysTest, CoverTheSystemTurnOfATemplate) {
+  const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
+  v1::Model model = MakeConfig().model();
+  model.set_chat_template("llava_video");
+  EXPECT_TRUE(absl::StrContains(TextLengthKey(model, *tokenizer),
+                                "\nsystem_prompt=You are a helpful"));
+}
+
+TEST(MeasureTextTest, SaysWhyNothingIsLearnt) {
+  const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
+  v1::Config config = MakeConfig();
+  v1::Model& model = *config.mutable_model();
+  model.set_chat_template("custom");
+  model.mutable_custom_template()->mutable_assistant()->set_supervised(true);
+  const auto text = ModelText::Create(model, tokenizer.get());
+  ASSERT_TRUE(text.ok()) << text.status();
+  TextOptions options = {text->get(), 12, v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT};
+  const auto why = [&](const std::string& turns) {
+    const auto measured =
+        MeasureText(absl::StrCat(R"({"messages": [)", turns, "]}"),
+                    TextForm::kConversation, {}, options);
+    EXPECT_TRUE(measured.ok()) << measured.status();
+    if (measured->label_tokens == 0) EXPECT_NE(measured->unlearnt, "");
+    return measured->unlearnt;
+  };
+  const std::string question = R"({"role": "user", "content": "Who?"})";
+  EXPECT_EQ(
+      why(absl::StrCat(question, R"(,{"role": "assistant", "content": "I"})")),
+      "");
+  EXPECT_EQ(why(question), "no turn of the assistant");
+  for (const char* said : {"", " "}) {
+    EXPECT_EQ(
+        why(absl::StrCat(question, R"(,{"role": "assistant", "content": ")",
+                         said, R"("})")),
+        "all answers are empty, so that at most their ends are learnt");
+  }
+  EXPECT_EQ(
+      why(absl::StrCat(
+          question, R"(,{"role": "assistant", "content": "I", "weight": 0})")),
+      "all answers have weight 0");
+  EXPECT_EQ(why(R"({"role": "user", "content": "Who is it this time?"},
+                   {"role": "assistant", "content": "I"})"),
+            "batch.max_tokens cuts off all answers");
+  EXPECT_EQ(MeasureText("[5]", TextForm::kPackedJson, {}, options)->unlearnt,
+            "no token has a label");
+}
+
 // Each of a pair's texts is what it is alone, and both have one bound.
 TEST(MeasureTextTest, APairIsItsTwoTexts) {
   const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");

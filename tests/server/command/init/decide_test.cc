@@ -372,6 +372,8 @@ TEST(ChooseModelTest, SaysWhoseRulesHold) {
                      HasSubstr("have other images"),
                      HasSubstr("model.rules: transformers follows them"))));
   EXPECT_THAT(found(R"({"model_type": "glm4v"})", "{}"),
+              Contains(HasSubstr("have other chat")));
+  EXPECT_THAT(found(R"({"model_type": "hunyuan_vl"})", "{}"),
               Not(Contains(HasSubstr("model.rules"))));
   EXPECT_THAT(found(R"({"model_type": "smolvlm"})",
                     R"({"max_image_size": {"longest_edge": 512}})"),
