@@ -173,6 +173,12 @@ void PrintResult(const SourceIndexing& result) {
   for (const auto& [extension, count] : report.ignored) {
     std::cout << "  ignored: " << count << " members ." << extension << "\n";
   }
+  for (const auto& [cause, samples] : report.unlearnt) {
+    std::cout << "  warning: nothing is learnt of " << samples.count
+              << " samples, first " << samples.first << ": "
+              << (cause.empty() ? "as before; --rebuild says why" : cause)
+              << "\n";
+  }
   PrintBad(report.bad);
 }
 

@@ -344,7 +344,7 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
   }
   return TextLengths{measured.text_tokens, measured.label_tokens,
                      /*skip=*/false, measured.limited,
-                     measured.first_text_tokens};
+                     measured.first_text_tokens, measured.unlearnt};
 }
 
 // Returns whether lengths measured under other bounds also hold under `text`.

@@ -194,6 +194,13 @@ absl::Status FileScanner::Measure(IndexSampleRecord record,
   return absl::OkStatus();
 }
 
+void AddUnlearnt(const std::string& cause, const IndexReport::Unlearnt& samples,
+                 IndexReport* report) {
+  IndexReport::Unlearnt& all = report->unlearnt[cause];
+  if (all.count == 0) all.first = samples.first;
+  all.count += samples.count;
+}
+
 void FileScanner::AddMeasured(IndexSampleRecord record,
                               const TextLengths& lengths,
                               const ImageFactsView& images) {
@@ -201,6 +208,12 @@ void FileScanner::AddMeasured(IndexSampleRecord record,
   record.label_tokens = lengths.label_tokens;
   record.first_text_tokens = lengths.first_text_tokens;
   record.limited = lengths.limited ? 1 : 0;
+  if (lengths.label_tokens == 0 || !lengths.unlearnt.empty()) {
+    AddUnlearnt(
+        lengths.unlearnt,
+        {1, absl::StrCat(scan_.name, " at byte ", uint64_t{record.offset})},
+        &scan_.report);
+  }
   Keep(record, images, &scan_.samples, &scan_.images);
 }
 

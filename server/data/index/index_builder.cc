@@ -314,6 +314,9 @@ void Append(FileScan scan, IndexContents& contents, ImageFacts& images,
   for (const auto& [extension, count] : scan.report.ignored) {
     report.ignored[extension] += count;
   }
+  for (const auto& [cause, samples] : scan.report.unlearnt) {
+    AddUnlearnt(cause, samples, &report);
+  }
   std::move(scan.report.bad.begin(), scan.report.bad.end(),
             std::back_inserter(report.bad));
 }

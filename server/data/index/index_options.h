@@ -56,6 +56,9 @@ struct TextLengths {
   bool limited = false;
   // IndexedSample::first_text_tokens.
   uint32_t first_text_tokens = 0;
+  // Why nothing of the text is learnt, or the ends of empty answers alone. With
+  // label_tokens 0, "": unknown.
+  std::string unlearnt = "";
 };
 
 // Measures the lengths of a sample. An error makes it bad, with its message as
@@ -191,9 +194,20 @@ struct IndexReport {
   // Rows of Parquet files that did not pass the filters, without the rows of
   // reused files.
   uint64_t filtered = 0;
+  // Samples of the index of which nothing is learnt.
+  struct Unlearnt {
+    uint64_t count = 0;
+    std::string first;  // of them, as "FILE at byte N"
+  };
+  // By cause: TextLengths::unlearnt.
+  std::map<std::string, Unlearnt> unlearnt;
   // Ordered by file, then by offset.
   std::vector<BadSample> bad;
 };
+
+// Adds to the samples of that cause.
+void AddUnlearnt(const std::string& cause,
+                 const IndexReport::Unlearnt& samples, IndexReport* report);
 
 }  // namespace ballast
 

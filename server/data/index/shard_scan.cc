@@ -113,6 +113,12 @@ absl::StatusOr<std::string> WriteScan(uint64_t file, const FileScan& scan) {
     ignored.set_extension(extension);
     ignored.set_count(count);
   }
+  for (const auto& [cause, samples] : scan.report.unlearnt) {
+    v1::ScanRecord::Unlearnt& unlearnt = *record.add_unlearnt();
+    unlearnt.set_cause(cause);
+    unlearnt.set_count(samples.count);
+    unlearnt.set_first(samples.first);
+  }
   for (const BadSample& bad : scan.report.bad) {
     v1::ScanRecord::Bad& out = *record.add_bad();
     out.set_offset(bad.offset);
@@ -155,6 +161,10 @@ absl::StatusOr<NumberedScan> ReadScan(absl::string_view bytes) {
   scan.report.filtered = record.filtered();
   for (const v1::ScanRecord::Ignored& ignored : record.ignored()) {
     scan.report.ignored[ignored.extension()] += ignored.count();
+  }
+  for (const v1::ScanRecord::Unlearnt& unlearnt : record.unlearnt()) {
+    AddUnlearnt(unlearnt.cause(), {unlearnt.count(), unlearnt.first()},
+                &scan.report);
   }
   for (const v1::ScanRecord::Bad& bad : record.bad()) {
     scan.report.bad.push_back(

@@ -113,6 +113,7 @@ absl::StatusOr<TextLengths> MeasureBytes(const RawSample& sample,
   TextLengths lengths;
   lengths.text_tokens = static_cast<uint32_t>(sample.text.size());
   lengths.label_tokens = static_cast<uint32_t>(1000 * images.size());
+  if (images.empty()) lengths.unlearnt = "no images";
   lengths.limited = absl::StrContains(sample.text, "limited");
   lengths.skip = absl::StrContains(sample.text, "skip");
   return lengths;

@@ -73,6 +73,12 @@ TEST_F(IndexBuilderTest, IndexesTars) {
   EXPECT_EQ(report.images, 3);
   EXPECT_EQ(report.skipped, 1);
   EXPECT_THAT(report.ignored, ElementsAre(Pair("cls", 1)));
+  ASSERT_EQ(report.unlearnt.size(), 1u);
+  const auto& [cause, unlearnt] = *report.unlearnt.begin();
+  EXPECT_EQ(cause, "no images");
+  EXPECT_EQ(unlearnt.count, 2);
+  EXPECT_THAT(unlearnt.first,
+              ::testing::StartsWith("data/docs-0.tar at byte "));
   const auto index = Open(tars_);
   ASSERT_NE(index, nullptr);
   ASSERT_EQ(index->size(), 4);

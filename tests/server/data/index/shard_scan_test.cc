@@ -39,6 +39,7 @@ class ShardScanTest : public ::testing::Test {
     }
     members.push_back({"bad.txt", "unmeasurable"});
     members.push_back({"left.txt", "skip"});
+    members.push_back({"plain.txt", "words"});
     members.push_back({"worse.txt", "x"});
     members.push_back({"worse.jpg", "no image"});
     WriteTar(absl::StrCat(folder_, "/docs-", i, ".tar"), members);
@@ -98,6 +99,10 @@ TEST_F(ShardScanTest, MergesToTheIndexOfOneRun) {
     EXPECT_EQ(merged->images, one->images);
     EXPECT_EQ(merged->skipped, one->skipped);
     EXPECT_EQ(merged->ignored, one->ignored);
+    ASSERT_EQ(merged->unlearnt.size(), 1u);
+    EXPECT_EQ(merged->unlearnt.at("no images").count, kTars);
+    EXPECT_EQ(merged->unlearnt.at("no images").first,
+              one->unlearnt.at("no images").first);
     ASSERT_EQ(merged->bad.size(), one->bad.size());
     EXPECT_EQ(merged->bad.size(), 2 * kTars);
     for (size_t i = 0; i < one->bad.size(); ++i) {
@@ -163,7 +168,7 @@ TEST_F(ShardScanTest, GoesOnBehindWhatItHasRecorded) {
     const ShardScanReport report = Scan(1, 2);
     EXPECT_EQ(report.files, 3);
     EXPECT_LE(report.resumed, bytes == whole.size() ? 3 : 2);
-    EXPECT_EQ(report.samples, 3 + 4 + 5);
+    EXPECT_EQ(report.samples, 4 + 5 + 6);
     EXPECT_EQ(ReadFile(journal).size(), whole.size());
   }
   // A byte that is another on the disk ends what is taken.
