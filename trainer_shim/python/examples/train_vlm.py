@@ -149,7 +149,7 @@ class Trainer:
 
     def step(self, batches, label_tokens):
         prepared = vlm.prepare(batches[0], self.shape, self.device)
-        loss = self.model(prepared) * (self.arguments.world / label_tokens)
+        loss = self.model(prepared) * (self.arguments.world / max(label_tokens, 1))
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -228,7 +228,7 @@ class ApartTrainer(Trainer):
     def step(self, batches, label_tokens):
         ahead, waiting, total = int(self.has_tower), [], 0
         for batch in batches:
-            waiting.append(self.forward(batch) / label_tokens)
+            waiting.append(self.forward(batch) / max(label_tokens, 1))
             total = total + waiting[-1].detach()
             if len(waiting) > ahead:
                 waiting.pop(0).backward()

@@ -64,7 +64,7 @@ def train(rank, way, address, arguments):
         to_mimo = megatron_bridge.Mimo(loader)
         loss = torch.zeros((), device=device)
         for batch in loader:
-            part = single.loss_sum(model, to_mimo(batch)) / batch.step_totals.label_tokens
+            part = single.loss_sum(model, to_mimo(batch)) / max(batch.step_totals.label_tokens, 1)
             part.backward()
             loss += part.detach()
             if batch.micro_batch + 1 < batch.num_micro_batches:

@@ -116,7 +116,7 @@ def train(loader, passes_of, on):
                     tokens, positions, attention_mask, labels=labels.clamp(min=0),
                     packed_seq_params=params,
                 )  # fmt: skip
-                loss = (losses * loss_mask).sum() / batch.step_totals.label_tokens
+                loss = (losses * loss_mask).sum() / max(batch.step_totals.label_tokens, 1)
                 loss.backward()
                 total += float(loss.detach())
     return model, total

@@ -91,7 +91,7 @@ def backward(model, batch, image_token):
                 tokens, positions, None, decoder_input=hidden, labels=labels.clamp(min=0),
                 packed_seq_params=params,
             )  # fmt: skip
-        part = (losses * loss_mask).sum() / batch.step_totals.label_tokens
+        part = (losses * loss_mask).sum() / max(batch.step_totals.label_tokens, 1)
         part.backward()
         total += float(part.detach())
     images.backward()

@@ -142,7 +142,7 @@ def forward_step(to_mimo, batches, model):
 
 def loss_of(loss_mask, label_tokens, losses):
     """The micro-batch's part of the step's mean loss, already divided."""
-    loss = (losses.float().view(-1) * loss_mask.view(-1)).sum() / label_tokens
+    loss = (losses.float().view(-1) * loss_mask.view(-1)).sum() / max(label_tokens, 1)
     return loss, torch.tensor(1, dtype=torch.int), {"loss": loss.detach()}
 
 

@@ -40,6 +40,6 @@ def backward(model, batch):
     over micro-batches and ranks is the mean over the global batch.
     """
     inputs = megatron_bridge.forward_inputs(batch)
-    loss = loss_sum(model, inputs) / batch.step_totals.label_tokens
+    loss = loss_sum(model, inputs) / max(batch.step_totals.label_tokens, 1)
     loss.backward()
     return float(loss.detach())

@@ -86,7 +86,7 @@ def train(arguments, delivery, steps, seconds):
         for batches in ranks:
             for batch in batches:
                 inputs = megatron_bridge.forward_inputs(batch)
-                loss = single.loss_sum(model, inputs) / batch.step_totals.label_tokens
+                loss = single.loss_sum(model, inputs) / max(batch.step_totals.label_tokens, 1)
                 loss.backward()
                 total += loss.detach()
                 result["dummy_images"] += int(batch.dummy_image)
