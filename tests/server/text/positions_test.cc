@@ -17,7 +17,6 @@
 
 #include "absl/status/status.h"
 #include "server/model/model_profile.h"
-#include "server/model/profiles.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
@@ -142,9 +141,7 @@ TEST(PositionsTest, ByTransformersTextContinuesAfterAVideosSides) {
                                     kVideo, kVideo, kVideo, kVideo, 14};
   v1::Model model = MakeModel(3);
   model.mutable_token_ids()->set_video(kVideo);
-  v1::ModelProfile profile = *FindProfile("qwen2_5_vl");
-  profile.mutable_videos()->set_text_after_sides(true);
-  model.set_profile(AddProfile(profile));
+  model.set_profile("qwen2_5_vl+transformers");
   std::vector<int32_t> out(3 * ids.size());
   ASSERT_TRUE(ComputePositions(ids, {}, model, absl::MakeSpan(out),
                                {{4, 4, 2, 2 * 1.3f}})

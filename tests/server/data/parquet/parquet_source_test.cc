@@ -379,6 +379,25 @@ TEST_F(ParquetSourceTest, HasFieldsOfColumnsAndTurns) {
       HasSubstr("column name: found string; wanted a number"));
 }
 
+// Writers put NaN for what is missing; infinity reaches the reader of fields,
+// which names it, in place of the default.
+TEST_F(ParquetSourceTest, InfinityIsNotAMissingField) {
+  v1::Source source = GetSource("fields_not_finite.parquet");
+  v1::Source::Field& field = (*source.mutable_fields())["advantage"];
+  field.set_type(v1::Source::Field::TYPE_FLOAT32);
+  field.set_per(v1::Source::Field::PER_SAMPLE);
+  EXPECT_EQ(Build(source).bad.size(), 0u);
+  const auto opened = Open(source);
+  for (const auto& [number, fields] :
+       {std::pair(0, R"({"advantage":null})"),
+        std::pair(1, R"({"advantage":"inf"})"),
+        std::pair(2, R"({"advantage":"-inf"})")}) {
+    const auto document = ReadSample(*opened, number);
+    ASSERT_TRUE(document.ok()) << document.status();
+    EXPECT_EQ(document->fields, fields);
+  }
+}
+
 TEST_F(ParquetSourceTest, RefusesPreferencePairs) {
   for (const char* name : {"pair.parquet", "pair_text.parquet"}) {
     v1::Source source = GetSource(name);

@@ -213,6 +213,9 @@ def fields():
     write("fields_text.parquet", pa.table({
         "text": ["a", "b"], "advantage": pa.array([1, 2], pa.int64()),
         "name": ["x", "y"]}), [], [])
+    write("fields_not_finite.parquet", pa.table({
+        "text": ["a", "b", "c"],
+        "advantage": pa.array([float("nan"), float("inf"), float("-inf")], pa.float32())}), [], [])
 
 
 def pairs():
