@@ -293,6 +293,7 @@ absl::StatusOr<HelperChild> StartHelper(const HelperProgram& program) {
   BALLAST_ASSIGN_OR_RETURN(const OwnedFd lifeline,
                            MoveUp(program, std::move(channel.lifeline)));
   Spawn spawn;
+  posix_spawn_file_actions_addchdir_np(&spawn.actions, "/");
   posix_spawn_file_actions_addopen(&spawn.actions, STDIN_FILENO, "/dev/null",
                                    O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&spawn.actions, STDOUT_FILENO, "/dev/null",

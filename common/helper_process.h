@@ -85,7 +85,7 @@ struct HelperProgram {
   // build, and there is one file to install.
   const unsigned char* image = nullptr;
   size_t bytes = 0;
-  // If `image` is null: the program's file, and its arguments.
+  // If `image` is null: the absolute path of its file, and its arguments.
   std::string path = {};
   std::vector<std::string> arguments = {};
   // Variables of its environment, "NAME=VALUE", in addition to the inherited
@@ -127,9 +127,10 @@ absl::Status TieHelper(pid_t process, const OwnedFd& lifeline);
 
 // Starts the program. It inherits nothing else from us but stderr and the
 // variables of the environment that its loader and sanitizers read; a program
-// of bytes also gets GetHelperLibraries of this process's program. No signal
-// is blocked or ignored. Errors: UNAVAILABLE (no descriptor, memory or process;
-// vm.memfd_noexec=2).
+// of bytes also gets GetHelperLibraries of this process's program. Its working
+// directory is "/": ours may be a folder of data, and loaders and interpreters
+// look for code there. No signal is blocked or ignored. Errors: UNAVAILABLE (no
+// descriptor, memory or process; vm.memfd_noexec=2).
 absl::StatusOr<HelperChild> StartHelper(const HelperProgram& program);
 
 // A helper and the requests to it, by one thread at a time. Starts the process

@@ -14,9 +14,12 @@
 namespace ballast {
 namespace {
 
-// Runs the modules that come as frames of name, zero byte and text.
-constexpr char kLoader[] = R"(import os, struct, sys, types
-sys.path = [path for path in sys.path if path]
+// Runs the modules that come as frames of name, zero byte and text. `sys` is
+// part of the interpreter; every other import comes after the path has lost the
+// working directory, which `-c` puts first.
+constexpr char kLoader[] = R"(import sys
+sys.path = [path for path in sys.path if path.startswith("/")]
+import os, struct, types
 def read(size):
     data = b""
     while len(data) < size:
@@ -46,6 +49,8 @@ std::vector<std::string> FindPythons() {
       absl::StrSplit(path != nullptr ? path : "", ':', absl::SkipEmpty());
   folders.push_back("/usr/bin");
   for (const std::string& folder : folders) {
+    // A relative one would be the working directory's: data, perhaps.
+    if (folder[0] != '/') continue;
     const std::string file = absl::StrCat(folder, "/python3");
     if (std::find(found.begin(), found.end(), file) == found.end() &&
         access(file.c_str(), X_OK) == 0) {
@@ -64,12 +69,15 @@ HelperCounters& GetCounters(PythonUse use) {
 
 absl::StatusOr<HelperChild> StartPython(const std::string& python) {
   // By its name the interpreter of a virtual environment finds its packages.
+  // Not -I: it would ignore PYTHONHASHSEED. What else it keeps out, the user's
+  // packages and PYTHON* variables, -s and StartHelper keep out, too.
   return StartHelper(
       {.name = python.c_str(),
        .path = python,
        .arguments = {"-s", "-c", kLoader},
-       .variables = {"PYTHONHASHSEED=0", "OMP_NUM_THREADS=1",
-                     "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1"}});
+       .variables = {"PYTHONHASHSEED=0", "PYTHONSAFEPATH=1",
+                     "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1",
+                     "MKL_NUM_THREADS=1"}});
 }
 
 absl::Status SendModules(HelperProcess* helper,

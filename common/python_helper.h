@@ -21,7 +21,7 @@ namespace ballast {
 // request of a helper has it.
 inline constexpr uint32_t kCloseBox = 1;
 
-// Every python3 of PATH, in order, and Debian's.
+// Every python3 of PATH's absolute folders, in order, and Debian's.
 std::vector<std::string> FindPythons();
 
 // Purpose of a helper process in Python, and its name in metrics.

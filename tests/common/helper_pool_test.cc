@@ -1,5 +1,6 @@
 #include "common/helper_pool.h"
 
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,7 +15,9 @@
 namespace ballast {
 namespace {
 
-constexpr char kProbe[] = "tests/common/helper_probe";
+// Absolute: a helper has a working directory of its own.
+const std::string kProbe =
+    std::filesystem::absolute("tests/common/helper_probe").string();
 
 struct Echo : HelperPool::Job {
   std::string said;

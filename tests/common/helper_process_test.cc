@@ -31,7 +31,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kProbe[] = "tests/common/helper_probe";
+// Absolute: a helper has a working directory of its own.
+const std::string kProbe =
+    std::filesystem::absolute("tests/common/helper_probe").string();
 
 HelperProcess::Options ProbeOptions() {
   return {.name = "the probe",
