@@ -172,10 +172,19 @@ class Reader {
           stack_[i].items == stack_[first - 1].items) {
         return Fault("a mark, or a list within itself");
       }
+      // Refused here and not in the end: what holds lists frees them in as
+      // many calls within calls as they are deep.
+      if (HasLists(stack_[i])) return Fault("lists in lists of lists");
       list.push_back(std::move(stack_[i]));
     }
     stack_.resize(first);
     return absl::OkStatus();
+  }
+
+  static bool HasLists(const Value& value) {
+    return value.items != nullptr &&
+           std::any_of(value.items->begin(), value.items->end(),
+                       [](const Value& item) { return item.items != nullptr; });
   }
 
   absl::StatusOr<PickledList> Finish() const {
@@ -194,10 +203,7 @@ class Reader {
         item.push_back(value.bytes);
         continue;
       }
-      for (const Value& inner : *value.items) {
-        if (inner.items != nullptr) return Fault("lists in lists of lists");
-        item.push_back(inner.bytes);
-      }
+      for (const Value& inner : *value.items) item.push_back(inner.bytes);
     }
     return result;
   }

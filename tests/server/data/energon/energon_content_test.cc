@@ -1,5 +1,7 @@
 // Texts of samples of Energon: none is dropped, and none moves the image.
 
+#include <pthread.h>
+
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -220,6 +222,32 @@ TEST(PickledListTest, ReadsWhatPythonWrites) {
               HasSubstr("no list"));
   EXPECT_THAT(read("e"s), HasSubstr("without a mark"));
   EXPECT_THAT(read("a"s), HasSubstr("no list"));
+}
+
+// As many calls within calls as lists are deep would overflow a small stack.
+TEST(PickledListTest, DepthIsBounded) {
+  constexpr size_t kDepth = 80'000;
+  const std::string pickle =
+      absl::StrCat("\x80\x03", std::string(kDepth, ']'),
+                   std::string(kDepth - 1, 'a'), ".");
+  const std::string path = TestFolder() + "/deep";
+  WriteFile(path, pickle);
+  absl::Status status;
+  const auto read = [](void* to) -> void* {
+    const File file = File::Open(TestFolder() + "/deep").value();
+    *static_cast<absl::Status*>(to) =
+        ReadPickledList(&file, {0, file.stamp().size}).status();
+    return nullptr;
+  };
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 1 << 20);
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, &attributes, read, &status), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("lists in lists of lists"));
 }
 
 // Videos in folders of Energon.
