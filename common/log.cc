@@ -98,8 +98,9 @@ std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level,
     line["time"] = when;
     line["level"] = name;
     line["message"] = std::string(message);
+    // In ASCII alone: other controls of terminals are characters, too.
     return absl::StrCat(
-        line.dump(-1, ' ', false,
+        line.dump(-1, ' ', true,
                   nlohmann::ordered_json::error_handler_t::replace),
         "\n");
   }

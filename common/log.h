@@ -29,7 +29,7 @@ enum class LogFormat {
 };
 
 // Writes one line. Thread-safe; a line is one write, so lines of several
-// threads do not mix. Line breaks inside `message` are written as "\n". Lines
+// threads do not mix. `message` is written as OneLine (table.h) makes it. Lines
 // below the level (info at first) are dropped.
 void Log(LogLevel level, absl::string_view message);
 

@@ -29,7 +29,8 @@ class Table {
   explicit Table(std::vector<Column> columns);
 
   // Missing cells at the end of a row are blank; cells past the last column are
-  // dropped. UTF-8; every code point counts as one column wide.
+  // dropped. UTF-8; every code point counts as one column wide. Each is shown
+  // as one line (OneLine).
   void AddRow(std::vector<std::string> cells);
 
   // Titles, a rule, and the rows; columns are two spaces apart, lines have no
@@ -69,27 +70,21 @@ inline std::string TimeLeft(double done, double elapsed) {
   return absl::StrFormat("%.1f h left", seconds / 3600);
 }
 
-// `text` as one line for a terminal or a log file: ASCII's control characters
-// become \n, \r, \t or \x1b, so that a file's or a peer's name cannot begin a
-// new line or control the terminal. All other bytes stay. Pure.
-inline std::string OneLine(absl::string_view text) {
-  std::string line;
-  line.reserve(text.size());
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      line += "\\n";
-    } else if (c == '\r') {
-      line += "\\r";
-    } else if (c == '\t') {
-      line += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      absl::StrAppend(&line, "\\x", absl::Hex(byte, absl::kZeroPad2));
-    } else {
-      line += c;
-    }
-  }
-  return line;
+// `text` as one line for a terminal or a log file, so that a record, a file's
+// name or a peer's message cannot begin a new line, control the terminal or
+// turn the order of what is shown. What would do so becomes \n, \r, \t, \x1b or
+// \u202e: control characters of ASCII and of Unicode (also a byte alone that a
+// terminal may take for one), separators of lines, marks of direction. All
+// other bytes stay. Everything that is printed goes through this: the log, the
+// errors of commands, Table and PrintLine. Pure.
+std::string OneLine(absl::string_view text);
+
+// Writes the pieces, as of absl::StrCat, to standard output as one line
+// (OneLine), with its line break.
+void PrintText(absl::string_view text);
+template <typename... Piece>
+void PrintLine(const Piece&... pieces) {
+  PrintText(absl::StrCat(pieces...));
 }
 
 }  // namespace ballast

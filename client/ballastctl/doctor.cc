@@ -24,6 +24,7 @@
 #include "client/ballastctl/commands.h"
 #include "common/helper_program.h"
 #include "common/status_macros.h"
+#include "common/table.h"
 #include "proto/schedule/fingerprint.h"
 
 namespace ballast {
@@ -391,9 +392,9 @@ absl::Status PrintFindings(const std::vector<Finding>& findings, bool json) {
                 << "\n";
       continue;
     }
-    std::cout << GetName(finding.grade) << ": " << finding.subject << ": "
-              << finding.found << "\n";
-    if (!finding.advice.empty()) std::cout << "  " << finding.advice << "\n";
+    PrintLine(GetName(finding.grade), ": ", finding.subject, ": ",
+              finding.found);
+    if (!finding.advice.empty()) PrintLine("  ", finding.advice);
   }
   BALLAST_RETURN_IF_ERROR(Flush(std::cout));
   if (faults == 0) return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
+#include "common/table.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 
@@ -54,22 +55,13 @@ std::string RatioText(double ratio) {
   return ratio == 0 ? "-" : absl::StrFormat("%.3f", ratio);
 }
 
-std::string PrintableText(absl::string_view text) {
-  std::string printable(text);
-  for (char& c : printable) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) c = '?';
-  }
-  return printable;
-}
-
 std::string MetricName(const v1::MetricFamily& family,
                        const v1::MetricFamily::Metric& metric) {
   std::string name = family.name();
   for (const v1::MetricFamily::Label& label : metric.labels()) {
     absl::StrAppend(&name, " ", label.name(), "=", label.value());
   }
-  return PrintableText(name);
+  return OneLine(name);
 }
 
 DurationHistogram::Snapshot GetSnapshot(
@@ -118,7 +110,7 @@ void View::Put(absl::string_view line) {
 }
 
 void View::Add(absl::string_view line) {
-  std::string printable = PrintableText(line.substr(0, width_));
+  std::string printable = OneLine(line).substr(0, width_);
   for (char& c : printable) {
     if (static_cast<unsigned char>(c) >= 0x80) c = '?';
   }
@@ -126,7 +118,7 @@ void View::Add(absl::string_view line) {
 }
 
 void View::AddWrapped(size_t indent, absl::string_view text) {
-  const std::string printable = PrintableText(text);
+  const std::string printable = OneLine(text);
   const std::string margin(indent, ' ');
   std::string line;
   bool begun = false;

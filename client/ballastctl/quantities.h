@@ -23,9 +23,6 @@ std::string BytesText(double bytes);      // "12.5 MiB"
 std::string SecondsText(double seconds);  // "3.1 ms"
 std::string RatioText(double ratio);      // "1.070"; "-" for 0
 
-// A server's text without characters that control a terminal.
-std::string PrintableText(absl::string_view text);
-
 // "ballast_images_total use=vision": the full name of a metric.
 std::string MetricName(const v1::MetricFamily& family,
                        const v1::MetricFamily::Metric& metric);

@@ -204,7 +204,7 @@ std::vector<std::pair<std::string, std::string>> VideoFields(
   for (const auto& end : videos.decoder_ends()) {
     fields.emplace_back(
         "", absl::StrCat(end.count(), " of them ended: ",
-                         absl::StrReplaceAll(PrintableText(end.reason()),
+                         absl::StrReplaceAll(OneLine(end.reason()),
                                              {{"_", " "}})));
   }
   return fields;

@@ -104,11 +104,11 @@ std::string TimeName(const v1::MetricFamily& family,
   const bool of_ranks = family.name() == "ballast_rank_seconds";
   if (!of_ranks && family.name() != "ballast_stage_seconds") return "";
   for (const v1::MetricFamily::Label& label : metric.labels()) {
-    if (label.name() == "stage") return PrintableText(label.value());
+    if (label.name() == "stage") return OneLine(label.value());
     // Sums over all modules' ranks. Training time says nothing about the
     // server.
     if (label.name() == "phase" && label.value() != "train") {
-      return absl::StrCat("rank ", PrintableText(label.value()));
+      return absl::StrCat("rank ", OneLine(label.value()));
     }
   }
   return "";
@@ -337,7 +337,7 @@ std::string LabelsText(const v1::MetricFamily::Metric& metric) {
     absl::StrAppend(&text, " ", label.name(), "=",
                     label.value().empty() ? "\"\"" : label.value());
   }
-  return PrintableText(text);
+  return OneLine(text);
 }
 
 }  // namespace
@@ -350,7 +350,7 @@ std::string MetricsTable(const v1::GetStatsResponse& stats) {
     table.AddRow(std::move(cells));
   };
   for (const v1::MetricFamily& family : stats.families()) {
-    const std::string name = PrintableText(family.name());
+    const std::string name = OneLine(family.name());
     const bool labelled =
         family.metrics_size() > 1 ||
         (family.metrics_size() == 1 && !family.metrics(0).labels().empty());

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "server/config/config_loader.h"
@@ -71,14 +72,12 @@ class Progress {
 };
 
 void PrintShared(const SharedFile& file) {
-  std::cout << "warning: source " << file.source << " has " << file.file;
-  if (file.source == file.as_source) {
-    std::cout << " twice, first as " << file.as_file;
-  } else {
-    std::cout << ", which is in source " << file.as_source << " too, as "
-              << file.as_file;
-  }
-  std::cout << ": its samples come more often than the weights say\n";
+  PrintLine("warning: source ", file.source, " has ", file.file,
+            file.source == file.as_source
+                ? absl::StrCat(" twice, first as ", file.as_file)
+                : absl::StrCat(", which is in source ", file.as_source,
+                               " too, as ", file.as_file),
+            ": its samples come more often than the weights say");
 }
 
 void PrintBad(const std::vector<BadSample>& all) {
@@ -86,92 +85,87 @@ void PrintBad(const std::vector<BadSample>& all) {
   std::map<std::string, uint64_t> kinds;
   uint64_t others = 0;
   for (const BadSample& bad : all) {
-    std::cout << "  bad: " << bad.file << " at byte " << bad.offset;
-    if (!bad.key.empty()) std::cout << ", sample " << bad.key;
-    std::cout << ": " << bad.reason << "\n";
+    PrintLine("  bad: ", bad.file, " at byte ", bad.offset,
+              bad.key.empty() ? "" : ", sample ", bad.key, ": ", bad.reason);
     bad.kind.empty() ? ++others : ++kinds[bad.kind];
   }
   if (kinds.empty()) return;
-  std::cout << "  bad by cause:";
-  const char* separator = " ";
+  std::vector<std::string> causes;
   for (const auto& [kind, count] : kinds) {
-    std::cout << separator << count << " " << kind;
-    separator = ", ";
+    causes.push_back(absl::StrCat(count, " ", kind));
   }
-  if (others > 0) std::cout << ", " << others << " other";
-  std::cout << "\n";
+  if (others > 0) causes.push_back(absl::StrCat(others, " other"));
+  PrintLine("  bad by cause: ", absl::StrJoin(causes, ", "));
 }
 
 void PrintShard(const std::string& source, const ShardScanReport& report,
                 const Shard& shard) {
-  std::cout << source << ": shard " << shard.number << "/" << shard.count
-            << ": " << report.files << " files";
-  if (report.resumed > 0) {
-    std::cout << ", " << report.resumed << " of them by an earlier run";
-  }
-  std::cout << ", " << report.samples << " samples, " << report.images
-            << " images, " << report.skipped << " skipped, " << report.num_bad
-            << " bad\n";
+  PrintLine(
+      source, ": shard ", shard.number, "/", shard.count, ": ", report.files,
+      " files",
+      report.resumed > 0
+          ? absl::StrCat(", ", report.resumed, " of them by an earlier run")
+          : "",
+      ", ", report.samples, " samples, ", report.images, " images, ",
+      report.skipped, " skipped, ", report.num_bad, " bad");
   PrintBad(report.bad);
 }
 
 void PrintUnpacked(const SourceIndexing& result) {
   const UnpackReport& unpacked = result.unpacked;
   if (unpacked.files > 0) {
-    std::cout << result.source << ": unpacked " << unpacked.files << " files, "
-              << unpacked.packed_bytes << " -> " << unpacked.bytes
-              << " bytes, into " << unpacked.folder << "\n";
+    PrintLine(result.source, ": unpacked ", unpacked.files, " files, ",
+              unpacked.packed_bytes, " -> ", unpacked.bytes, " bytes, into ",
+              unpacked.folder);
   }
   if (result.removed_lines > 0) {
-    std::cout << result.source << ": removed " << result.removed_lines
-              << " unpacked files, whose compressed ones have changed or are "
-                 "gone\n";
+    PrintLine(result.source, ": removed ", result.removed_lines,
+              " unpacked files, whose compressed ones have changed or are "
+              "gone");
   }
 }
 
 void PrintResult(const SourceIndexing& result) {
   for (const SharedFile& file : result.shared) PrintShared(file);
   if (!result.template_difference.empty()) {
-    std::cout << "warning: " << result.template_difference << "\n";
+    PrintLine("warning: ", result.template_difference);
   }
   const IndexReport& report = result.report;
   if (result.is_drawn) {
-    std::cout << result.source << ": " << report.samples
-              << " samples, drawn: there is no index to build\n";
+    PrintLine(result.source, ": ", report.samples,
+              " samples, drawn: there is no index to build");
     return;
   }
   if (result.was_fresh) {
-    std::cout << result.source << ": " << report.samples
-              << " samples, index is up to date"
-              << (result.was_verified ? " and undamaged\n" : "\n");
+    PrintLine(result.source, ": ", report.samples, " samples, index is up to ",
+              "date", result.was_verified ? " and undamaged" : "");
     return;
   }
-  std::cout << result.source << ": " << report.samples << " samples, "
-            << report.images << " images, ";
-  if (report.videos > 0) std::cout << report.videos << " videos, ";
-  if (report.clips > 0) std::cout << report.clips << " clips of audio, ";
-  std::cout << report.skipped << " skipped, " << report.bad.size() << " bad\n";
-  if (!result.stale.empty()) {
-    std::cout << "  rebuilt: " << result.stale << "\n";
-  }
+  const auto count = [](uint64_t number, absl::string_view things) {
+    return number > 0 ? absl::StrCat(number, things) : std::string();
+  };
+  PrintLine(result.source, ": ", report.samples, " samples, ", report.images,
+            " images, ", count(report.videos, " videos, "),
+            count(report.clips, " clips of audio, "), report.skipped,
+            " skipped, ", report.bad.size(), " bad");
+  if (!result.stale.empty()) PrintLine("  rebuilt: ", result.stale);
   if (report.reused_files > 0) {
-    std::cout << "  reused: places and image sizes of " << report.reused_samples
-              << " samples in " << report.reused_files
-              << " files, text lengths of " << report.reused_lengths << "\n";
+    PrintLine("  reused: places and image sizes of ", report.reused_samples,
+              " samples in ", report.reused_files, " files, text lengths of ",
+              report.reused_lengths);
   } else if (report.reused_lengths > 0) {
-    std::cout << "  reused: text lengths of " << report.reused_lengths
-              << " samples\n";
+    PrintLine("  reused: text lengths of ", report.reused_lengths, " samples");
   }
   if (report.known_bad > 0) {
-    std::cout << "  left out as before: " << report.known_bad
-              << " bad samples of these files; --rebuild lists them\n";
+    PrintLine("  left out as before: ", report.known_bad,
+              " bad samples of these files; --rebuild lists them");
   }
   if (report.filtered > 0) {
-    std::cout << "  left out by filters or the recipe: " << report.filtered
-              << " records\n";
+    PrintLine("  left out by filters or the recipe: ", report.filtered,
+              " records");
   }
   for (const auto& [extension, count] : report.ignored) {
-    std::cout << "  ignored: " << count << " members ." << extension << "\n";
+    PrintLine("  ignored: ", count, " members .", extension);
   }
   for (const auto& [cause, samples] : report.unlearnt) {
     std::cout << "  warning: nothing is learnt of " << samples.count

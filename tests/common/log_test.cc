@@ -83,6 +83,11 @@ TEST(LogTest, AnEventIsAlwaysOneLine) {
   const std::string json =
       FormatLogLine(LogFormat::kJson, kTime, LogLevel::kError, message);
   EXPECT_EQ(json.find('\n'), json.size() - 1);
+  EXPECT_EQ(FormatLogLine(LogFormat::kJson, kTime, LogLevel::kError,
+                          "\x7f\u009b\u202e"),
+            R"({"time":"2026-01-31T12:00:00.123Z","level":"error",)"
+            R"("message":"\u007f\u009b\u202e"})"
+            "\n");
   EXPECT_EQ(nlohmann::json::parse(json)["message"],
             "first\nsecond \"quoted\" \\ \x01 \xef\xbf\xbd end");
 }

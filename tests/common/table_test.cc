@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iostream>
 
 namespace ballast {
 namespace {
@@ -40,6 +41,39 @@ TEST(TableTest, AlignsColumns) {
             "vision   12.50  héavy\n"
             "ö       100.25\n"
             "sum     112.75  x\n");
+}
+
+TEST(TableTest, CellsAreOfOneLine) {
+  Table table({{"name", Table::kLeft}});
+  table.AddRow({"a\nb\x1b[2J"});
+  EXPECT_EQ(table.ToString(), "name\n----------\na\\nb\\x1b[2J\n");
+}
+
+// ECMA-48 names the controls of 8 bits (U+0080 to U+009F) beside those of 7;
+// UAX 9 the marks of direction.
+TEST(OneLineTest, EscapesWhatControlsATerminal) {
+  EXPECT_EQ(OneLine("a\n\r\t\x1b[31m\x7f"), "a\\n\\r\\t\\x1b[31m\\x7f");
+  EXPECT_EQ(OneLine("\u009b31m \u0085"), "\\x9b31m \\x85");
+  EXPECT_EQ(OneLine("\x9b" "31m"), "\\x9b31m");  // not UTF-8
+  EXPECT_EQ(OneLine("\u2028\u2029"), "\\u2028\\u2029");
+  EXPECT_EQ(OneLine("\u202egpj\u2066\u200f\u061c"),
+            "\\u202egpj\\u2066\\u200f\\u061c");
+  EXPECT_EQ(OneLine(absl::string_view("\0", 1)), "\\x00");
+}
+
+TEST(OneLineTest, KeepsAllOtherBytes) {
+  for (const absl::string_view text :
+       {"", "h\u00e9 \u4e2d \U0001f600", "\xff\xc3", "\xe2\x80", "\\x1b"}) {
+    EXPECT_EQ(OneLine(text), text);
+  }
+}
+
+TEST(PrintLineTest, AddsOneLine) {
+  testing::internal::CaptureStdout();
+  PrintLine("bad: ", 7, " \x1b[2Kok\nI forged");
+  std::cout.flush();
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "bad: 7 \\x1b[2Kok\\nI forged\n");
 }
 
 TEST(TableTest, WithoutRowsShowsTitles) {

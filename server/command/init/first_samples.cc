@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
+#include "common/table.h"
 #include "server/data/jsonl/conversation_json.h"
 #include "server/data/jsonl/element_reader.h"
 #include "server/data/jsonl/pair_json.h"
@@ -374,8 +375,9 @@ class RecordFinder final : public RawRecordSink {
   absl::Status AddBad(uint64_t offset, absl::string_view key,
                       const absl::Status& reason) override {
     if (!reports_) return absl::OkStatus();
-    std::cerr << name_ << " at byte " << offset << ", sample " << key << ": "
-              << reason.message() << "\n";
+    std::cerr << OneLine(absl::StrCat(name_, " at byte ", offset, ", sample ",
+                                      key, ": ", reason.message()))
+              << "\n";
     return absl::OkStatus();
   }
   absl::Status AddDamage(uint64_t offset, absl::string_view lost_key,

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/table.h"
 
 namespace ballast {
 namespace {
@@ -43,15 +44,6 @@ OrderedJson Shorten(const OrderedJson& json) {
   if (!json.is_object()) return json;
   for (const auto& [key, value] : json.items()) made[key] = Shorten(value);
   return made;
-}
-
-// Names of files may hold what ends a line of Python.
-std::string OneLine(absl::string_view text) {
-  std::string line(text);
-  for (char& c : line) {
-    if (absl::ascii_iscntrl(c)) c = '?';
-  }
-  return line;
 }
 
 std::string AsComment(absl::string_view text) {

@@ -1,6 +1,7 @@
 """make-corpus and index, from the user's side; every command on mock sources alone."""
 
 import glob
+import io
 import json
 import os
 import re
@@ -100,6 +101,29 @@ class CorpusCommandsTest(tools.ToolTest):
         self.assertEqual(int(listed["offset"]), member.offset)
         self.assertEqual(listed["key"], member.name.split(".")[0])
         self.assertIn(member.name.split(".", 1)[1], listed["reason"])
+
+    def test_names_and_texts_of_data_control_no_terminal(self):
+        folder = self.make("hostile", "--samples", 8, "--preset", "receipts")
+        forged = "docs: 8 samples, 8 images, 0 skipped, 0 bad"
+        with tarfile.open(os.path.join(folder, "docs-9.tar"), "w") as tar:
+            for name, text in {
+                "a\x1b[2J\n%s.jpg" % forged: "no JPEG",
+                "a\x1b[2J\n%s.json" % forged: "{}",
+                "b.json": '[{"role": "\x1b]0;owned\x07\n\u009b2J\u202e", "content": "c"}]',
+                "c.json": '{"turns": "\\u001b[2J\\n\\u009b2J"}',
+            }.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(text.encode())
+                tar.addfile(member, io.BytesIO(text.encode()))
+        config = os.path.join(folder, "ballast.yaml")
+        for format in ("text", "json"):
+            done = tools.run("ballast-server", "index", "--config", config, "--rebuild",
+                             "--log-format", format)  # fmt: skip
+            shown = (done.stdout + done.stderr).decode()
+            self.assertRegex(shown, r"0 skipped, 3 bad")
+            for control in "\x1b\x07\x9b\u202e":
+                self.assertNotIn(control, shown)
+            self.assertNotIn(forged, shown.splitlines())
 
     def test_samples_that_are_too_long_fail_every_time(self):
         folder = self.make("long", "--samples", 8)
