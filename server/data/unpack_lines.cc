@@ -29,6 +29,10 @@ namespace fs = std::filesystem;
 constexpr uint64_t kFirstBytes = uint64_t{16} << 20;
 // Files of a store that are unpacked at the same time.
 constexpr uint32_t kStoreThreads = 32;
+// Lines of a file may take this many times its bytes, and kMoreBytes: texts take
+// 3 to 30 times, what is made to fill a disk 1,000 times and more.
+constexpr uint64_t kMostTimes = 100;
+constexpr uint64_t kMoreBytes = uint64_t{64} << 20;
 // Times up to 2043, which file systems can keep; hashes of ETags are larger.
 constexpr int64_t kTimeMask = (int64_t{1} << 61) - 1;
 
@@ -90,10 +94,20 @@ absl::Status UnpackFile(const SourceFile& file, ProgressMeter* progress,
   BALLAST_ASSIGN_OR_RETURN(const File from,
                            Storage::OfProcess().Open(packed.path));
   uint64_t done = 0;
+  uint64_t written = 0;
   return ReplaceFile(file.path, [&](File& to) -> absl::Status {
-    const auto write = [&](absl::string_view lines, uint64_t read) {
+    const auto write = [&](absl::string_view lines,
+                           uint64_t read) -> absl::Status {
       progress->Add(read - std::exchange(done, read), 0, 0);
       *bytes += lines.size();
+      written += lines.size();
+      if (written > kMostTimes * packed.stamp.size + kMoreBytes) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            packed.path, ": ", packed.stamp.size, " bytes unpack to more than ",
+            written, "; wanted at most ", kMostTimes, " times as many and ",
+            kMoreBytes, ", since such files are made to fill a disk; if this "
+            "one is right, unpack it yourself"));
+      }
       return to.Write(lines);
     };
     BALLAST_RETURN_IF_ERROR(Unpack(from, file.name, write));

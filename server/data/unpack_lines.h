@@ -34,6 +34,7 @@ struct UnpackReport {
 // holds for lines that are unpacked again. `progress`, which may be empty,
 // counts compressed bytes. Blocks until all are done. Errors: of the first file
 // that has one: as Unpack and Storage::Open; ABORTED (it changed meanwhile);
+// FAILED_PRECONDITION (its lines take more than 100 times its bytes and 64 MiB);
 // RESOURCE_EXHAUSTED (the disk is full, or before the first byte is written:
 // its room is less than the frames say that the lines take).
 absl::StatusOr<UnpackReport> UnpackLines(

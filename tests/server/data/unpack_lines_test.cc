@@ -208,6 +208,21 @@ TEST_F(UnpackLinesTest, RefusesWhatTheDiskHasNoRoomFor) {
   EXPECT_TRUE(Unpacked().empty());
 }
 
+// Blocks of one byte that is repeated (RFC 8878, 3.1.1.2.3): 4 bytes make 128 KiB.
+TEST_F(UnpackLinesTest, RefusesWhatIsMadeToFillADisk) {
+  std::string bomb = FrameHeader(kNoSize);
+  for (int i = 0; i < 4000; ++i) {
+    absl::StrAppend(&bomb, Bytes(uint64_t{128 << 10} << 3 | 1 << 1, 3), "a");
+  }
+  WriteZst(bomb + Bytes(1, 3));
+  const auto report = Run();
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(report.status().message()),
+              AllOf(HasSubstr("chat.jsonl.zst"), HasSubstr("16009 bytes"),
+                    HasSubstr("at most 100 times")));
+  EXPECT_TRUE(Unpacked().empty());
+}
+
 TEST_F(UnpackLinesTest, AChangedFileIsIndexedAgain) {
   WriteZst(Frame(Lines(3), true));
   ASSERT_TRUE(Run().ok());
