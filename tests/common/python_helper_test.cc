@@ -70,6 +70,7 @@ ballast_helper.read_request()
 }
 
 TEST_F(HostileFolderTest, FindsNoInterpreterThere) {
+  fs::remove(folder_ / "python3");
   fs::create_symlink("/bin/true", folder_ / "python3");
   const std::string path = getenv("PATH");
   setenv("PATH", absl::StrCat(".::", path).c_str(), 1);

@@ -232,21 +232,25 @@ TEST(PickledListTest, DepthIsBounded) {
                    std::string(kDepth - 1, 'a'), ".");
   const std::string path = TestFolder() + "/deep";
   WriteFile(path, pickle);
-  absl::Status status;
-  const auto read = [](void* to) -> void* {
-    const File file = File::Open(TestFolder() + "/deep").value();
-    *static_cast<absl::Status*>(to) =
-        ReadPickledList(&file, {0, file.stamp().size}).status();
+  // On a thread of its own, for the size of its stack.
+  struct Reading {
+    std::string path;
+    absl::Status status;
+  } reading = {path, absl::OkStatus()};
+  const auto read = [](void* arg) -> void* {
+    auto* const reading = static_cast<Reading*>(arg);
+    const File file = File::Open(reading->path).value();
+    reading->status = ReadPickledList(&file, {0, file.stamp().size}).status();
     return nullptr;
   };
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, 1 << 20);
   pthread_t thread;
-  ASSERT_EQ(pthread_create(&thread, &attributes, read, &status), 0);
+  ASSERT_EQ(pthread_create(&thread, &attributes, read, &reading), 0);
   pthread_join(thread, nullptr);
   pthread_attr_destroy(&attributes);
-  EXPECT_THAT(std::string(status.message()),
+  EXPECT_THAT(std::string(reading.status.message()),
               HasSubstr("lists in lists of lists"));
 }
 
