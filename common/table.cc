@@ -109,7 +109,7 @@ std::string OneLine(absl::string_view text) {
     } else if (IsMark(code)) {
       absl::StrAppend(&line, "\\u", absl::Hex(code, absl::kZeroPad4));
     } else {
-      line += text.substr(0, bytes);
+      absl::StrAppend(&line, text.substr(0, bytes));
     }
     text.remove_prefix(bytes);
   }

@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "common/build_info.h"
 #include "common/log.h"
+#include "common/machine.h"
 #include "common/mutex.h"
 #include "common/service_manager.h"
 #include "common/status_macros.h"
@@ -41,8 +42,9 @@ namespace {
 constexpr absl::Duration kPromised = absl::Seconds(10);
 constexpr absl::Duration kDrainTime = absl::Seconds(8);
 constexpr absl::Duration kLongWait = absl::Hours(1);
-// Interval between checks of the files of security.tls.
+// Interval between checks of the files of security.tls, and of the addresses.
 constexpr absl::Duration kTlsLook = absl::Minutes(1);
+constexpr absl::Duration kLostLook = absl::Seconds(5);
 
 struct ServeOptions {
   std::string config;
@@ -117,6 +119,7 @@ void RenewTls(LoaderServer* server, std::string* fault) {
 
 absl::Status Serve(const ServeOptions& options) {
   KeepFreedMemory();
+  RaiseDescriptorLimit();
   SendLibraryLogsToLog();
   BALLAST_ASSIGN_OR_RETURN(ServeSignals signals,
                            ServeSignals::Start(kPromised));
@@ -146,17 +149,18 @@ absl::Status Serve(const ServeOptions& options) {
 
   const std::optional<absl::Duration> watchdog = WatchdogTimeout();
   const absl::Duration patience =
-      std::min(watchdog.has_value() ? *watchdog / 2 : kLongWait,
-               config.config.security().has_tls() ? kTlsLook : kLongWait);
+      std::min(watchdog.has_value() ? *watchdog / 2 : kLostLook, kLostLook);
   std::string tls_fault;
+  absl::Time tls_look = absl::Now() + kTlsLook;
   int signal = 0;
-  while (signal == 0) {
+  while (signal == 0 && server->lost().ok()) {
     signal = signals.Await(patience);
     if (signal == SIGHUP) {
       Reload(options, server.get(), &config.config);
       signal = 0;
-    } else if (signal == 0) {
+    } else if (signal == 0 && absl::Now() >= tls_look) {
       RenewTls(server.get(), &tls_fault);
+      tls_look = absl::Now() + kTlsLook;
     }
     if (watchdog.has_value()) {
       // Blocks forever if the streams are stuck: the service manager then
@@ -167,8 +171,8 @@ absl::Status Serve(const ServeOptions& options) {
   }
 
   signals.SetPhase(SignalRule::Phase::kDraining);
-  LogInfo(SignalName(signal), ": draining, ", server->open_streams(),
-          " streams are open");
+  LogInfo(signal == 0 ? "an address is lost" : SignalName(signal),
+          ": draining, ", server->open_streams(), " streams are open");
   NotifyServiceManager("STOPPING=1\nSTATUS=draining");
   const absl::Time start = absl::Now();
   server->Drain(start + kDrainTime);
@@ -176,7 +180,7 @@ absl::Status Serve(const ServeOptions& options) {
   LogInfo("drained in ", absl::FormatDuration(absl::Trunc(
                              absl::Now() - start, absl::Milliseconds(1))));
   NotifyServiceManager("STATUS=closing");
-  return absl::OkStatus();
+  return server->lost();
 }
 
 }  // namespace
@@ -190,7 +194,8 @@ the index is open and the first blocks have been built.
 
 SIGTERM drains the server: each stream ends after the block that is being sent,
 and the exit status is 0. The process ends within 10 s of the signal, whatever
-hangs. A second SIGTERM ends it at once.
+hangs. A second SIGTERM ends it at once. If an address cannot be listened at
+any more, the server drains likewise and ends with status 1.
 
 SIGHUP reads the configuration again and applies changes of the log level,
 tokens, certificates and limits of bad data. If anything else has changed,

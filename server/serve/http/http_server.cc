@@ -28,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,7 +48,7 @@
 #include "common/net_address.h"
 #include "common/status_macros.h"
 #include "common/threads.h"
-#include "server/serve/security/server_security.h"
+#include "server/serve/security/tls_context.h"
 
 namespace ballast {
 
@@ -164,10 +165,24 @@ HttpResponse Answer(const Parser::value_type& message,
   return handler(request);
 }
 
+// A connection, to whoever makes room for others.
+class Guest {
+ public:
+  virtual ~Guest() = default;
+  // Whether the client's request has come.
+  bool has_asked() const { return has_asked_; }
+  // Closes the connection, unless its request has come meanwhile. Thread-safe.
+  virtual void GiveWay() = 0;
+
+ protected:
+  std::atomic<bool> has_asked_{false};
+};
+
 // One connection. Every operation holds a reference to it, and there is one at
 // a time. The stream ends operations when their time is up.
 template <typename Stream>
-class Connection : public std::enable_shared_from_this<Connection<Stream>> {
+class Connection : public Guest,
+                   public std::enable_shared_from_this<Connection<Stream>> {
  public:
   static constexpr bool kTls = !std::is_same_v<Stream, beast::tcp_stream>;
 
@@ -178,6 +193,12 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
         handler_(handler),
         stream_(std::move(socket), context...) {
     parser_.header_limit(kMaxRequestBytes);
+  }
+
+  void GiveWay() override {
+    net::post(Tcp().get_executor(), [self = this->shared_from_this()] {
+      if (!self->has_asked()) self->Tcp().close();
+    });
   }
 
   void Start() {
@@ -227,6 +248,7 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
       return Write(stream_, Fault(400, "this is no request of HTTP/1.1"), true);
     }
     if (error) return;  // the client is gone, or out of time
+    has_asked_ = true;
     // The handler may take longer than the client's time limit for its request.
     Tcp().expires_never();
     const auto& message = parser_.get();
@@ -270,9 +292,10 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
 
 // Starts the connection on the socket's executor.
 template <typename Stream>
-void Begin(std::shared_ptr<Connection<Stream>> connection,
-           const net::ip::tcp::socket::executor_type& executor) {
+std::weak_ptr<Guest> Begin(std::shared_ptr<Connection<Stream>> connection,
+                           const net::ip::tcp::socket::executor_type& executor) {
   net::dispatch(executor, [connection] { connection->Start(); });
+  return connection;
 }
 
 // Answers one request at `socket` by `handler` and closes the connection,
@@ -280,60 +303,20 @@ void Begin(std::shared_ptr<Connection<Stream>> connection,
 // client that sends plain HTTP then gets an answer that says so. Returns at
 // once: the socket's executor does the work, one piece after the other.
 // `handler` is not owned. Releases `place` once the connection is closed.
-void ServeConnection(net::ip::tcp::socket socket,
+std::weak_ptr<Guest> ServeConnection(net::ip::tcp::socket socket,
                      std::shared_ptr<net::ssl::context> tls,
                      const HttpServer::Handler* handler,
                      std::shared_ptr<void> place) {
   const auto executor = socket.get_executor();
   if (tls == nullptr) {
-    Begin(std::make_shared<Connection<beast::tcp_stream>>(
-              std::move(socket), handler, std::move(place)),
-          executor);
-    return;
+    return Begin(std::make_shared<Connection<beast::tcp_stream>>(
+                     std::move(socket), handler, std::move(place)),
+                 executor);
   }
   // OpenSSL's object for the connection holds a reference to the context.
-  Begin(std::make_shared<Connection<TlsStream>>(std::move(socket), handler,
-                                                std::move(place), *tls),
-        executor);
-}
-
-namespace ssl = boost::asio::ssl;
-
-absl::Status Refused(absl::string_view what,
-                     const boost::system::error_code& error) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("TLS refuses ", what, ": ", error.message()));
-}
-
-// OpenSSL's context for connections that are accepted with `material`: TLS 1.2
-// or later; with a client_ca, clients must show a certificate of one of its
-// authorities. Sessions are not resumed, so that each connection is checked
-// against the material of its time. Errors: INVALID_ARGUMENT (OpenSSL refuses
-// the material, which ReadTlsIdentity prevents).
-absl::StatusOr<std::shared_ptr<ssl::context>> MakeTlsContext(
-    const TlsMaterial& material) {
-  auto context = std::make_shared<ssl::context>(ssl::context::tls_server);
-  SSL_CTX* const native = context->native_handle();
-  SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
-  SSL_CTX_set_options(native, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
-  SSL_CTX_set_num_tickets(native, 0);
-  SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
-  boost::system::error_code error;
-  context->use_certificate_chain(boost::asio::buffer(material.identity.cert),
-                                 error);
-  if (error) return Refused("the certificate", error);
-  context->use_private_key(boost::asio::buffer(material.identity.key),
-                           ssl::context::pem, error);
-  if (error) return Refused("the key", error);
-  if (material.client_ca.empty()) return context;
-  context->add_certificate_authority(boost::asio::buffer(material.client_ca),
-                                     error);
-  if (!error) {
-    context->set_verify_mode(
-        ssl::verify_peer | ssl::verify_fail_if_no_peer_cert, error);
-  }
-  if (error) return Refused("client_ca", error);
-  return context;
+  return Begin(std::make_shared<Connection<TlsStream>>(
+                   std::move(socket), handler, std::move(place), *tls),
+               executor);
 }
 
 using tcp = net::ip::tcp;
@@ -444,9 +427,20 @@ struct HttpServer::Core {
       LogError("http: ", usable.message(), "; connections are closed");
     } else {
       ++open;
-      ServeConnection(std::move(*socket), tls, &handler, Place());
+      if (asking.size() >= 2 * kMaxConnections) {
+        std::erase_if(asking, [](const auto& one) { return one.expired(); });
+      }
+      asking.push_back(
+          ServeConnection(std::move(*socket), tls, &handler, Place()));
     }
-    if (open < kMaxConnections) Accept();
+    if (open < kMaxConnections) return Accept();
+    // The oldest that has not asked makes room, so that clients who only
+    // connect keep nobody away for the time that they have to ask.
+    while (!asking.empty()) {
+      const std::shared_ptr<Guest> oldest = asking.front().lock();
+      asking.pop_front();
+      if (oldest != nullptr && !oldest->has_asked()) return oldest->GiveWay();
+    }
   }
 
   // Released when its connection is closed.
@@ -464,7 +458,7 @@ struct HttpServer::Core {
     if (live_tls == nullptr) return absl::OkStatus();
     std::shared_ptr<const TlsMaterial> now = live_tls->Get();
     if (now == tls_material) return absl::OkStatus();
-    BALLAST_ASSIGN_OR_RETURN(tls, MakeTlsContext(*now));
+    BALLAST_ASSIGN_OR_RETURN(tls, MakeTlsContext(*now, TlsProtocol::kHttp1));
     tls_material = std::move(now);
     return absl::OkStatus();
   }
@@ -480,6 +474,8 @@ struct HttpServer::Core {
   std::shared_ptr<const TlsMaterial> tls_material;  // of `tls`
   std::shared_ptr<net::ssl::context> tls;
   int open = 0;  // connections
+  // Those that had not asked when they came, the oldest first.
+  std::deque<std::weak_ptr<Guest>> asking;
   std::vector<std::thread> threads;
 };
 

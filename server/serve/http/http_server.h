@@ -46,10 +46,11 @@ struct HttpResponse {
 
 // Serves small answers over HTTP/1.1 to browsers and scrapers, one request per
 // connection. Uses Boost.Beast (docs/decisions/0047). Bounds: 48 connections at
-// a time, of which 16 are being handled, and 64 queued by the system; 16 KiB of
-// a request before its body, which is not read; 3 seconds from the connection
-// to the request's last byte, whatever the client does meanwhile, and 30 to
-// take the answer. Thread-safe.
+// a time, of which 16 are being handled, and 64 queued by the system; beyond
+// them the oldest that has not asked is closed; 16 KiB of a request before its
+// body, which is not read; 3 seconds from the connection to the request's last
+// byte, whatever the client does meanwhile, and 30 to take the answer.
+// Thread-safe.
 class HttpServer {
  public:
   // Answers a request. Called on several threads at once. Must not throw.

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "common/grpc_status.h"
 #include "server/serve/pull/pull_session.h"
+#include "server/serve/relay/relay.h"
 
 namespace ballast {
 namespace {
@@ -95,7 +96,9 @@ class RefusedPull final
 }  // namespace
 
 PullCall::PullCall(PullContext* context, grpc::CallbackServerContext* rpc)
-    : context_(*context), client_(GetClient(rpc->peer())), peer_(rpc->peer()) {
+    : context_(*context),
+      peer_(RelayedPeer(rpc->peer())),
+      client_(GetClient(peer_)) {
   MutexLock lock(&rpc_->mutex);
   rpc_->context = rpc;
 }

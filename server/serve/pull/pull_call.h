@@ -52,8 +52,8 @@ class PullCall final : public PullReactor {
   std::shared_ptr<CallSide> side() const;
 
   PullContext& context_;
-  const std::string client_;  // as counted by PullLimits
   const std::string peer_;
+  const std::string client_;  // as counted by PullLimits
   const std::shared_ptr<Rpc> rpc_ = std::make_shared<Rpc>();
   uint64_t number_ = 0;  // in PullLimits
   std::optional<grpc::Alarm> alarm_;

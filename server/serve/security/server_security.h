@@ -74,21 +74,6 @@ struct TlsMaterial {
 };
 using LiveTlsMaterial = LiveValue<std::shared_ptr<const TlsMaterial>>;
 
-// Like grpc::SslServerCredentials, but every handshake uses the content of
-// `material` at its start; existing connections are unaffected. Whether clients
-// must show a certificate is decided once, here: whether `material` holds a
-// client_ca now. If the material cannot be used by TLS, which ReadTlsIdentity
-// prevents, the previous one stays in use, and gRPC logs it.
-//
-// Only gRPC's C interface allows this (the fetcher of grpc_security.h). gRPC's
-// file watcher in C++ accepts a key that belongs to another certificate and
-// then refuses everyone. See docs/decisions/0013.
-//
-// SetAuthMetadataProcessor: the processor must not block, and is given no
-// AuthContext.
-std::shared_ptr<grpc::ServerCredentials> ReloadingTlsCredentials(
-    std::shared_ptr<const LiveTlsMaterial> material);
-
 // Decides who may call a server, according to `security` of the configuration.
 // Load decides whether there are tokens, TLS and client certificates; their
 // files can be read again later. Thread-safe, except Reload and RenewTls, which
@@ -110,12 +95,12 @@ class ServerSecurity {
   // ReadSmallFile and TokenList::Parse.
   static absl::StatusOr<ServerSecurity> Load(const v1::Security& security);
 
-  // Credentials for listening at `address`.
-  std::shared_ptr<grpc::ServerCredentials> CredentialsFor(
-      absl::string_view address) const;
+  // Credentials of gRPC's connections. They come over a pair of Unix sockets
+  // from a relay (relay.h), which is where TLS ends.
+  std::shared_ptr<grpc::ServerCredentials> Credentials() const;
 
-  // The material that every handshake uses at its start, gRPC's and others';
-  // null: there is no TLS. Whether it has a client_ca does not change.
+  // The material that every handshake uses at its start; null: there is no TLS.
+  // Whether it has a client_ca does not change.
   std::shared_ptr<const LiveTlsMaterial> tls() const { return tls_; }
 
   // Checks the `Authorization` of an HTTP request, if it has one: OK, or

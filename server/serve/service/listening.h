@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "server/serve/monitor/balance_board.h"
 #include "server/serve/monitor/server_state.h"
 #include "server/serve/monitor/state_history.h"
+#include "server/serve/relay/relay.h"
 #include "server/serve/security/server_security.h"
 #include "server/serve/service/compared_servers.h"
 
@@ -37,22 +39,28 @@ std::vector<v1::Role> RolesToRehearse(const std::vector<v1::Role>& first_ranks,
 // Loader::OpenStream and the block, with the role.
 absl::Status Rehearse(Loader* loader, const std::vector<v1::Role>& roles);
 
-// A gRPC server that listens, with health checking and reflection.
+// A gRPC server that listens, with health checking and reflection. Relays
+// accept its connections (relay.h).
 struct CallServer {
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
-  // In the order of serve.listen, with the ports that the system chose.
+  // One for each address of serve.listen, in its order.
+  std::vector<std::unique_ptr<Relay>> relays;
+  // The same, with the ports that the system chose.
   std::vector<std::string> addresses;
 };
 
 // Listens at every address of serve.listen for calls of `services`, which
-// `security` admits, within bounds on messages and calls. Sockets are for their
-// owner and group only; a socket file that a killed server left is replaced.
-// `services` are not owned and must outlive the server. Errors: as
-// RemoveStaleSocket and TryListen; UNAVAILABLE (gRPC does not listen, and does
-// not say why).
+// `security` admits, within bounds on messages, calls and connections. Sockets
+// are for their owner and group only; a socket file that a killed server left
+// is replaced. `services` are not owned and must outlive the server. `on_lost`
+// is called from another thread if an address is lost for good
+// (Relay::Settings). Errors: as OpenListenSockets and Relay::Start;
+// UNAVAILABLE (gRPC starts no server).
 absl::StatusOr<CallServer> StartCallServer(
     const v1::Serve& serve, const ServerSecurity& security,
-    absl::Span<grpc::Service* const> services);
+    absl::Span<grpc::Service* const> services,
+    std::function<void(const absl::Status&)> on_lost);
 
 // The sources of the page and the metrics, and the rules of who may see them.
 // Nothing is owned; all must outlive the server.
@@ -77,21 +85,6 @@ absl::StatusOr<std::unique_ptr<HttpServer>> StartPageServer(
 // for. Errors: INVALID_ARGUMENT, naming serve.listen.
 absl::Status CheckListen(absl::string_view address,
                          const v1::Security& security);
-
-// Tries to listen at `address` and stops at once. OK if it works at any of the
-// host's addresses, which is all that gRPC needs; otherwise the system's error
-// for the first of them. May ask the name service. Errors: NOT_FOUND (no such
-// host, no directory for the socket), ALREADY_EXISTS (taken), the system's;
-// messages name serve.listen and the address.
-absl::Status TryListen(absl::string_view address);
-
-// Removes the socket file at `path` that a killed server left. OK if it does
-// not exist. Errors: ALREADY_EXISTS (a server answers there, or the file is no
-// socket), PERMISSION_DENIED, INVALID_ARGUMENT (too long for a socket).
-absl::Status RemoveStaleSocket(const std::string& path);
-
-// `address` with its port replaced by `port`, which the system chose.
-std::string WithPort(absl::string_view address, int port);
 
 }  // namespace ballast
 

@@ -54,6 +54,17 @@ v1::GetSamplesResponse MakeSamplesResponse(const v1::StepSchedule& schedule,
   return response;
 }
 
+namespace {
+
+// Ends the call with its answer, or with the reason why there is no room.
+void EndWith(absl::StatusOr<std::shared_ptr<void>> room,
+             RoomyReactor* reactor) {
+  const grpc::Status status = ToGrpcStatus(room.status());
+  reactor->End(room.ok() ? *std::move(room) : nullptr, status);
+}
+
+}  // namespace
+
 grpc::ServerUnaryReactor* OrderServiceImpl::GetMixture(
     grpc::CallbackServerContext* context, const v1::GetMixtureRequest* request,
     v1::GetMixtureResponse* response) {
@@ -66,23 +77,29 @@ grpc::ServerUnaryReactor* OrderServiceImpl::GetMixture(
 grpc::ServerUnaryReactor* OrderServiceImpl::GetSamples(
     grpc::CallbackServerContext* context, const v1::GetSamplesRequest* request,
     v1::GetSamplesResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto* const reactor = new RoomyReactor;
   if (waiting_.fetch_add(1) >= kMaxWaiting) {
     --waiting_;
-    reactor->Finish(ToGrpcStatus(absl::ResourceExhaustedError(absl::StrCat(
-        kMaxWaiting, " queries of samples are waiting; try again"))));
+    EndWith(absl::ResourceExhaustedError(absl::StrCat(
+                kMaxWaiting, " queries of samples are waiting; try again")),
+            reactor);
     return reactor;
   }
-  // The request and the response live until the reactor has finished.
+  // All of them live until the reactor has finished.
   loader_->PeekSchedule(
       request->step(),
-      [this, reactor, request, response](auto schedule) {
-        if (schedule.ok()) {
+      [this, context, reactor, request, response](auto schedule) {
+        absl::StatusOr<std::shared_ptr<void>> room = nullptr;
+        if (!schedule.ok()) {
+          room = schedule.status();
+        } else {
           *response = MakeSamplesResponse(**schedule, request->first(),
                                           kMaxSamples, locate_);
+          room = answers_.Take(UnreadAnswers::ClientOf(*context),
+                               response->ByteSizeLong());
         }
         --waiting_;
-        reactor->Finish(ToGrpcStatus(schedule.status()));
+        EndWith(std::move(room), reactor);
       },
       request->split());
   return reactor;
@@ -168,18 +185,26 @@ void ScheduleWatches::Drain() { open_.Drain(); }
 grpc::ServerUnaryReactor* ScheduleServiceImpl::GetSchedule(
     grpc::CallbackServerContext* context, const v1::GetScheduleRequest* request,
     v1::GetScheduleResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  auto* const reactor = new RoomyReactor;
   if (waiting_.fetch_add(1) >= kMaxWaiting) {
     --waiting_;
-    reactor->Finish(ToGrpcStatus(absl::ResourceExhaustedError(absl::StrCat(
-        kMaxWaiting, " queries of the schedule are waiting; try again"))));
+    EndWith(absl::ResourceExhaustedError(absl::StrCat(
+                kMaxWaiting, " queries of the schedule are waiting; try again")),
+            reactor);
     return reactor;
   }
-  // The request and the response live until the reactor has finished.
-  const auto answer = [this, reactor, response](auto schedule) {
-    if (schedule.ok()) *response->mutable_schedule() = **schedule;
+  // All of them live until the reactor has finished.
+  const auto answer = [this, context, reactor, response](auto schedule) {
+    absl::StatusOr<std::shared_ptr<void>> room = nullptr;
+    if (!schedule.ok()) {
+      room = schedule.status();
+    } else {
+      room = answers_.Take(UnreadAnswers::ClientOf(*context),
+                           (*schedule)->ByteSizeLong());
+      if (room.ok()) *response->mutable_schedule() = **schedule;
+    }
     --waiting_;
-    reactor->Finish(ToGrpcStatus(schedule.status()));
+    EndWith(std::move(room), reactor);
   };
   if (request->looks()) {
     loader_->PeekSchedule(request->step(), answer, request->split());

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <utility>
 
 #include "proto/order_service.grpc.pb.h"
 #include "proto/schedule.pb.h"
@@ -17,6 +19,7 @@
 #include "server/schedule/scheduler.h"
 #include "server/serve/pull/pull_limits.h"
 #include "server/serve/pull/stream_reactor.h"
+#include "server/serve/service/unread_answers.h"
 
 namespace ballast {
 
@@ -56,6 +59,7 @@ class OrderServiceImpl final : public v1::OrderService::CallbackService {
   Loader* const loader_;
   const SampleLocator locate_;
   std::atomic<int> waiting_{0};
+  UnreadAnswers answers_;
 };
 
 // The samples of `schedule` in order of position: at most `most` from number
@@ -96,8 +100,10 @@ class ScheduleWatches {
 };
 
 // Implements proto/schedule_service.proto. Schedules come from the loader's
-// cache and are computed by its workers, so no thread of gRPC's blocks.
-// Thread-safe. Must outlive the gRPC server that it is registered with.
+// cache and are computed by its workers, so no thread of gRPC's blocks. Those
+// that clients do not read are bounded: UnreadAnswers for GetSchedule, one for
+// each WatchSchedule. Thread-safe. Must outlive the gRPC server that it is
+// registered with.
 class ScheduleServiceImpl final : public v1::ScheduleService::CallbackService {
  public:
   // Limit of queries waiting for a worker; more end with RESOURCE_EXHAUSTED.
@@ -122,6 +128,7 @@ class ScheduleServiceImpl final : public v1::ScheduleService::CallbackService {
  private:
   Loader* const loader_;
   std::atomic<int> waiting_{0};
+  UnreadAnswers answers_;
   ScheduleWatches watches_;
 };
 

@@ -438,13 +438,16 @@ absl::Status LoaderServer::Listen() {
   if (const std::string meeting = MeetingElsewhere(); !meeting.empty()) {
     loader_service_.RefuseToAttach(NotCompared(state_.name(), meeting));
   }
+  const auto on_lost = [this](const absl::Status& why) {
+    MutexLock lock(&mutex_);
+    lost_ = why;
+  };
   BALLAST_ASSIGN_OR_RETURN(
-      CallServer started,
+      call_server_,
       StartCallServer(job_.config.serve(), security_,
                       {&loader_service_, &schedule_service_, &order_service_,
-                       &metrics_service_, &revision_service_}));
-  server_ = std::move(started.server);
-  addresses_ = std::move(started.addresses);
+                       &metrics_service_, &revision_service_},
+                      on_lost));
   return absl::OkStatus();
 }
 
@@ -546,7 +549,7 @@ void LoaderServer::UpdateRefusal() {
 }
 
 void LoaderServer::UpdateHealth() {
-  server_->GetHealthCheckService()->SetServingStatus(
+  call_server_.server->GetHealthCheckService()->SetServingStatus(
       peers_agree_.ok() && knows_revisions_.ok() && !stands_still_ &&
       !indexes_changed_ && !draining_);
 }
@@ -574,7 +577,7 @@ void LoaderServer::Drain(absl::Time deadline) {
   if (revisions_.keeper != nullptr) revisions_.keeper->Stop();
   stall_watchdog_->WatchStandstill(nullptr);
   index_watch_.reset();
-  if (server_ != nullptr) {
+  if (call_server_.server != nullptr) {
     {
       MutexLock lock(&mutex_);
       UpdateHealth();
@@ -585,15 +588,22 @@ void LoaderServer::Drain(absl::Time deadline) {
     loader_->Drain();
     calls_.AwaitNone(deadline);
     builder_->EndWaits();
+    for (const auto& relay : call_server_.relays) relay->StopAccepting();
     // gRPC takes a time before 1970 for the infinite future.
-    server_->Shutdown(absl::ToChronoTime(
+    call_server_.server->Shutdown(absl::ToChronoTime(
         std::clamp(deadline, absl::UnixEpoch(), absl::Now() + kLastCalls)));
+    call_server_.relays.clear();
   }
   http_.reset();
   history_.reset();
   MutexLock lock(&mutex_);
   down_ = true;
   changed_.NotifyAll();
+}
+
+absl::Status LoaderServer::lost() const {
+  MutexLock lock(&mutex_);
+  return lost_;
 }
 
 void LoaderServer::Wait() {

@@ -29,6 +29,7 @@
 #include "server/serve/pull/pull_limits.h"
 #include "server/serve/security/server_security.h"
 #include "server/serve/service/compared_servers.h"
+#include "server/serve/service/listening.h"
 #include "server/serve/service/loader_service.h"
 #include "server/serve/service/metrics_service.h"
 #include "server/serve/service/peer_check.h"
@@ -134,9 +135,8 @@ class LoaderServer {
 
   // Opens the job of `config` and serves it; listens only once it can serve.
   // Blocks on the disk. Errors: as OpenJob, Rehearse, ServerSecurity::Load,
-  // IdentifyServer and Loader::Create; for the addresses, as CheckListen,
-  // RemoveStaleSocket and TryListen; UNAVAILABLE (gRPC does not listen, and
-  // does not say why).
+  // IdentifyServer and Loader::Create; for the addresses, as CheckListen and
+  // StartCallServer.
   static absl::StatusOr<std::unique_ptr<LoaderServer>> Start(
       const LoadedConfig& config, Rehearsal rehearsal = Rehearsal::kNone);
 
@@ -151,7 +151,9 @@ class LoaderServer {
 
   // The addresses in use, in the order of serve.listen, with the ports that the
   // system chose.
-  const std::vector<std::string>& addresses() const { return addresses_; }
+  const std::vector<std::string>& addresses() const {
+    return call_server_.addresses;
+  }
 
   // The address of the page and of /metrics, with the port that the system
   // chose; empty without serve.http.
@@ -173,6 +175,10 @@ class LoaderServer {
   // streams. Shuts down when all have ended, or at `deadline`. Further calls
   // wait for the first.
   void Drain(absl::Time deadline);
+
+  // The reason why an address is lost for good (Relay::Settings), and the
+  // process had better start anew; OK: none is.
+  absl::Status lost() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Drains without waiting: calls that are still open are cancelled.
   void Shutdown() { Drain(absl::InfinitePast()); }
@@ -231,16 +237,16 @@ class LoaderServer {
   const ServerState state_;
   std::unique_ptr<StateHistory> history_;  // null without serve.http
   MetricsServiceImpl metrics_service_;
-  std::unique_ptr<grpc::Server> server_;
+  CallServer call_server_;  // its `server` is null until Listen
   std::unique_ptr<ComparedServers> compared_;  // null without serve.http
   std::unique_ptr<HttpServer> http_;  // null without serve.http, and once down
   std::string http_address_;
-  std::vector<std::string> addresses_;
   std::unique_ptr<PeerCheck> peer_check_;  // null where there are no peers
   std::unique_ptr<Ticker> index_watch_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
+  absl::Status lost_ ABSL_GUARDED_BY(mutex_);
   // Why no rank is served: another server differs; this one may lack a change.
   absl::Status peers_agree_ ABSL_GUARDED_BY(mutex_);
   absl::Status knows_revisions_ ABSL_GUARDED_BY(mutex_);

@@ -1,13 +1,7 @@
 #include "server/serve/service/listening.h"
 
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cstring>
-#include <fstream>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -87,30 +81,6 @@ TEST_F(RehearsalTest, NamesTheBlockThatCannotBeBuilt) {
                     HasSubstr("told to fail")));
 }
 
-// A socket that listens at `path`.
-int ListenAt(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
-            0);
-  EXPECT_EQ(listen(fd, 1), 0);
-  return fd;
-}
-
-// Changes to the test's directory and uses relative paths, since paths of
-// sockets are short and that of the directory is long.
-class SocketFileTest : public ::testing::Test {
- protected:
-  SocketFileTest() { EXPECT_EQ(chdir(::testing::TempDir().c_str()), 0); }
-};
-
-bool Exists(const std::string& path) {
-  struct stat found;
-  return lstat(path.c_str(), &found) == 0;
-}
-
 absl::Status Check(const std::string& address, bool tls, bool tokens,
                    bool insecure) {
   v1::Security security;
@@ -149,66 +119,6 @@ TEST(ListenAddressTest, TokensNeedTlsOrASocket) {
     EXPECT_FALSE(Check("127.0.0.1:0", false, true, insecure).ok());
     EXPECT_FALSE(Check("0.0.0.0:0", false, true, insecure).ok());
   }
-}
-
-TEST_F(SocketFileTest, ReportsTheSystemsReasonForNotListening) {
-  EXPECT_TRUE(TryListen("127.0.0.1:0").ok());
-  EXPECT_TRUE(TryListen("unix:free.sock").ok());
-  EXPECT_FALSE(Exists("free.sock"));
-  const auto message = [](const std::string& address) {
-    return std::string(TryListen(address).message());
-  };
-  EXPECT_THAT(message("unix:/no/such/folder/a.sock"),
-              AllOf(HasSubstr("unix:/no/such/folder/a.sock"),
-                    HasSubstr("No such file or directory")));
-  // An address that no machine has: reserved for documentation.
-  EXPECT_THAT(message("192.0.2.1:0"),
-              AllOf(HasSubstr("192.0.2.1:0"),
-                    HasSubstr("Cannot assign requested address")));
-  const int fd = ListenAt("taken.sock");
-  EXPECT_THAT(message("unix:taken.sock"),
-              AllOf(HasSubstr("unix:taken.sock"), HasSubstr("in use")));
-  close(fd);
-}
-
-TEST_F(SocketFileTest, AcceptsAMissingFile) {
-  EXPECT_TRUE(RemoveStaleSocket("none.sock").ok());
-}
-
-TEST_F(SocketFileTest, RemovesASocketLeftBehind) {
-  const std::string path = "stale.sock";
-  close(ListenAt(path));
-  ASSERT_TRUE(Exists(path));
-  EXPECT_TRUE(RemoveStaleSocket(path).ok());
-  EXPECT_FALSE(Exists(path));
-}
-
-TEST_F(SocketFileTest, KeepsASocketThatAnswers) {
-  const std::string path = "alive.sock";
-  const int fd = ListenAt(path);
-  const absl::Status status = RemoveStaleSocket(path);
-  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(path));
-  EXPECT_TRUE(Exists(path));
-  close(fd);
-  unlink(path.c_str());
-}
-
-TEST_F(SocketFileTest, KeepsAFile) {
-  const std::string path = "file.sock";
-  std::ofstream(path) << "precious";
-  EXPECT_EQ(RemoveStaleSocket(path).code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_TRUE(Exists(path));
-}
-
-TEST_F(SocketFileTest, RefusesAPathTooLongForASocket) {
-  EXPECT_EQ(RemoveStaleSocket("/" + std::string(200, 'x')).code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-TEST(ListenAddressTest, ReplacesThePort) {
-  EXPECT_EQ(WithPort("127.0.0.1:0", 4711), "127.0.0.1:4711");
-  EXPECT_EQ(WithPort("[::1]:0", 4711), "[::1]:4711");
 }
 
 }  // namespace
