@@ -101,7 +101,7 @@ LoadedConfig GetConfig(const Rule& rule, const std::string& delivery) {
       "index: 'intern.",
       rule.name, ".index'}");
   job.model = absl::StrCat(
-      "profile: internvl3, tokenizer: '",
+      "profile: internvl3, rules: transformers, tokenizer: '",
       std::filesystem::absolute(
           "tests/server/text/testdata/family_chats.tokenizer.json")
           .string(),

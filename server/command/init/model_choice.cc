@@ -401,8 +401,7 @@ class Chooser {
         absl::StrJoin(DifferentSections(profile), ", ");
     Add("rules", "authors", absl::StrCat("transformers has other ", sections));
     choice_.found.push_back(absl::StrCat(
-        "model.rules: authors", profile.trained_by().empty() ? "" : ", by ",
-        profile.trained_by(),
+        "model.rules: authors, by ", profile.trained_by(),
         ". The checkpoint's files and its class in transformers have other ",
         sections, ": model.rules: transformers follows them"));
   }

@@ -265,7 +265,8 @@ TEST(RulesTest, NamesDifferWhereSectionsDo) {
     // What differs has a source.
     EXPECT_TRUE(theirs == name || !profile.trained_by().empty()) << name;
   }
-  EXPECT_EQ(NameUnderRules("glm4v", v1::Model::RULES_TRANSFORMERS), "glm4v");
+  EXPECT_EQ(NameUnderRules("hunyuan_vl", v1::Model::RULES_TRANSFORMERS),
+            "hunyuan_vl");
   // Its own videos go before its base's.
   const v1::ModelProfile& qwen = *FindProfile("qwen2_5_vl+transformers");
   EXPECT_TRUE(qwen.videos().text_after_sides());

@@ -168,7 +168,8 @@ TEST(ScheduleFingerprintTest, TellsWhoseRulesHold) {
     EXPECT_NE(entry.key(), "model.rules");
     if (entry.key() == "model.profile") EXPECT_EQ(entry.value(), "internvl3");
   }
-  EXPECT_EQ(make("glm4v", authors).hash(), make("glm4v", transformers).hash());
+  EXPECT_EQ(make("hunyuan_vl", authors).hash(),
+            make("hunyuan_vl", transformers).hash());
 }
 
 // Servers of releases that make other tokens of a text refuse each other.
