@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
   ballast::AddInspectContext(&line, inspect);
   ballast::AddInspectConversation(&line, inspect);
   ballast::AddInspectFamily(&line, inspect);
+  ballast::AddInspectFingerprint(&line, inspect);
   ballast::AddInspectHelpers(&line, inspect);
   ballast::AddInspectImage(&line, inspect);
   ballast::AddInspectIndex(&line, inspect);

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/attach_all.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
 #include "proto/job.pb.h"
@@ -68,6 +69,29 @@ absl::StatusOr<std::unique_ptr<RoleSource>> RoleSource::Create(
   return source;
 }
 
+namespace {
+
+// Rank 0 of the last module says what the indexes leave out.
+void WarnOfLeftOut(const v1::Job& job, const v1::Role& role) {
+  if (role.dp_rank() != 0 || job.modules().empty() ||
+      job.modules(job.modules_size() - 1).module() != role.module()) {
+    return;
+  }
+  for (const v1::LeftOut& left_out : job.left_out()) {
+    const std::string cause =
+        left_out.causes().empty()
+            ? ""
+            : absl::StrCat("; ", left_out.causes(0).records(), " ",
+                           left_out.causes(0).cause(), ", as ",
+                           left_out.causes(0).example());
+    LogWarning("source ", left_out.source(), ": its index leaves out ",
+               left_out.bad(), " of ", left_out.samples() + left_out.bad(),
+               " records as bad", cause);
+  }
+}
+
+}  // namespace
+
 absl::Status RoleSource::Open(const Options& options) {
   std::vector<LoaderClient*> servers;
   for (const auto& client : clients_) servers.push_back(client.get());
@@ -89,6 +113,7 @@ absl::Status RoleSource::Open(const Options& options) {
                      SplitName(attached_.job().split()),
                      "; they are of a version without splits"));
   }
+  WarnOfLeftOut(attached_.job(), role_);
   BALLAST_ASSIGN_OR_RETURN(shape_,
                            GetShape(attached_.job(), role_, options.place));
 

@@ -100,6 +100,18 @@ absl::Status AwaitHealth(const Connect& connect, absl::Duration wait,
                          Clock* clock, std::ostream* out,
                          Wanted wanted = Wanted::kServing);
 
+// The fingerprint of a configuration and its indexes, by `ballast-server
+// inspect fingerprint` of the program in this one's folder, else in PATH.
+// Blocks. Errors: FAILED_PRECONDITION (that program fails, and has said why on
+// standard error).
+absl::StatusOr<v1::Fingerprint> FingerprintOf(const std::string& config);
+
+// OK if the server has the fingerprint of the configuration `config`, `wanted`.
+// Errors: FAILED_PRECONDITION (it serves another job; names both and the first
+// key that differs), as LoaderClient::Attach.
+absl::Status CheckServes(LoaderClient* client, const std::string& config,
+                         const v1::Fingerprint& wanted);
+
 // ---- doctor -----------------------------------------------------------------
 
 // Facts about this machine that `ballastctl doctor` looks at. Sizes in bytes;

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <iostream>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -469,22 +470,42 @@ absl::Status AwaitHealth(const Connect& connect, absl::Duration wait,
 
 void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server) {
   auto wait = std::make_shared<uint64_t>(0);
+  auto config = std::make_shared<std::string>();
   auto alive = std::make_shared<bool>(false);
   Command* command = line->AddCommand(
       line->program(), "health",
       "Asks whether a server serves, by gRPC health checking, which needs no\n"
       "token. Prints `serving` and exits with status 0, or says why not and\n"
       "exits with 1: for probes, where TLS or a Unix socket keeps others out.\n"
-      "With --alive a server that answers `not serving` also exits with 0.",
+      "With --alive a server that answers `not serving` also exits with 0.\n"
+      "With --config the server must serve that configuration and its "
+      "indexes,\n"
+      "which `ballast-server inspect fingerprint` reads here: a server of "
+      "another\n"
+      "job is a fault, and the first key that differs is named.",
       "  ballastctl --server unix:/run/ballast/a.sock health\n"
-      "  ballastctl --server 127.0.0.1:7070 health --wait 60\n"
+      "  ballastctl --server 127.0.0.1:7070 health --wait 60 "
+      "--config mine.yaml\n"
       "  ballastctl --server 127.0.0.1:7070 health --alive",
-      [server, wait, alive]() -> absl::Status {
-        return AwaitHealth([server] { return GetClient(*server); },
-                           absl::Seconds(static_cast<int64_t>(*wait)),
-                           Clock::Real(), &std::cout,
-                           *alive ? Wanted::kAlive : Wanted::kServing);
+      [server, wait, alive, config]() -> absl::Status {
+        std::ostringstream found;
+        BALLAST_RETURN_IF_ERROR(AwaitHealth(
+            [server] { return GetClient(*server); },
+            absl::Seconds(static_cast<int64_t>(*wait)), Clock::Real(), &found,
+            *alive ? Wanted::kAlive : Wanted::kServing));
+        if (!config->empty()) {
+          BALLAST_ASSIGN_OR_RETURN(const v1::Fingerprint wanted,
+                                   FingerprintOf(*config));
+          BALLAST_ASSIGN_OR_RETURN(const auto client, GetClient(*server));
+          BALLAST_RETURN_IF_ERROR(CheckServes(client.get(), *config, wanted));
+        }
+        std::cout << found.str();
+        return Flush(std::cout);
       });
+  command
+      ->AddText("--config", config.get(),
+                "the configuration whose job the server must serve")
+      .TypeName("FILE");
   command
       ->AddWholeNumber("--wait", wait.get(),
                        "seconds to ask again in, until it serves", 0)

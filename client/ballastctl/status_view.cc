@@ -60,7 +60,10 @@ constexpr char kStatusExamples[] =
     "held_bytes, shared_memory, blocks}], encoded_images (with decode: "
     "device)\n"
     "[{source, images, clean, unsound, changed, unchecked, refusals {reason:\n"
-    "images}}], max_bad_samples, bad_samples [{sample,\n"
+    "images}}], costs (their origin), left_out (records that the index leaves\n"
+    "out as bad) [{source, samples, bad, causes [{cause, records, "
+    "example}]}],\n"
+    "max_bad_samples, bad_samples [{sample,\n"
     "file, offset, reason, count (how often a block needed it)}], stalls\n"
     "[{stage, sample, file, offset, module, position, seconds}].";
 
@@ -274,6 +277,10 @@ void AddEncodedImages(const v1::GetStatusResponse& status, Json* json) {
 }
 
 void AddProblems(const v1::GetStatusResponse& status, Json* json) {
+  Json& left_out = (*json)["left_out"] = Json::array();
+  for (const v1::LeftOut& source : status.left_out()) {
+    left_out.push_back(ToJson(source));
+  }
   (*json)["max_bad_samples"] = status.max_bad_samples();
   Json& bad_samples = (*json)["bad_samples"] = Json::array();
   for (const auto& bad : status.bad_samples()) {
@@ -286,6 +293,7 @@ void AddProblems(const v1::GetStatusResponse& status, Json* json) {
 void AddState(const Snapshot& now, const Figures& figures, Json* json) {
   const v1::GetStatusResponse& status = now.status;
   if (!status.version().empty()) (*json)["version"] = status.version();
+  if (!status.costs().empty()) (*json)["costs"] = status.costs();
   (*json)["uptime_seconds"] = status.uptime_seconds();
   if (status.has_current_step()) (*json)["step"] = status.current_step();
   if (now.balance.has_value()) {
@@ -391,7 +399,22 @@ void AddRest(int all, View* view) {
   view->Add(absl::StrFormat("  and %d more: see --json", all - kMaxProblems));
 }
 
+void AddLeftOut(const v1::GetStatusResponse& status, View* view) {
+  for (const v1::LeftOut& left_out : status.left_out()) {
+    view->AddField(
+        "left out",
+        absl::StrCat(left_out.source(), ": ", left_out.bad(), " of ",
+                     left_out.samples() + left_out.bad(), " records, as bad"));
+    for (const v1::LeftOut::Cause& cause : left_out.causes()) {
+      view->AddWrapped(
+          4, absl::StrCat("  ", cause.records(), " ", cause.cause(), ", as ",
+                          cause.example()));
+    }
+  }
+}
+
 void AddProblems(const v1::GetStatusResponse& status, View* view) {
+  AddLeftOut(status, view);
   view->AddField("bad samples",
                  absl::StrCat(status.bad_samples_size(), " of at most ",
                               status.max_bad_samples()));
@@ -468,6 +491,9 @@ void AddJob(const ServerReport& report, View* view) {
     view->AddField("splits", absl::StrJoin(SplitNames(job), ", "));
   }
   view->AddField("delivery", DeliveryName(job.delivery()));
+  if (report.now.has_value() && !report.now->status.costs().empty()) {
+    view->AddField("costs", report.now->status.costs());
+  }
   view->AddField("batch", absl::StrCat(SamplesText(report), " samples a step, ",
                                        job.micro_batch(), " a micro-batch"));
   view->AddField(

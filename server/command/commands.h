@@ -359,10 +359,14 @@ absl::Status TransformJsonLines(
     const std::function<absl::StatusOr<nlohmann::ordered_json>(
         const nlohmann::json& object, const std::string& line)>& transform);
 
-// ---- inspect index, balance, context, placement, lengths --------------------
+// ---- inspect index, fingerprint, balance, context, placement, lengths
+// --------------------
 
 // Adds `inspect index`, which prints what the indexes say of their images.
 void AddInspectIndex(CommandLine* line, Command* inspect);
+
+// Adds `inspect fingerprint`, which prints the fingerprint of a configuration.
+void AddInspectFingerprint(CommandLine* line, Command* inspect);
 
 // Adds `inspect balance`, which partitions costs given as JSON lines.
 void AddInspectBalance(CommandLine* line, Command* inspect);

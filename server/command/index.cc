@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "server/config/config_loader.h"
+#include "server/data/index/bad_records.h"
 #include "server/data/journal.h"
 #include "server/data/source_files.h"
 #include "server/job/index_sources.h"
@@ -80,35 +80,16 @@ void PrintShared(const SharedFile& file) {
             ": its samples come more often than the weights say");
 }
 
-void PrintBad(const std::vector<BadSample>& all) {
-  // Counts by kind; "other" is printed only if there are kinds.
-  std::map<std::string, uint64_t> kinds;
-  uint64_t others = 0;
-  for (const BadSample& bad : all) {
-    PrintLine("  bad: ", bad.file, " at byte ", bad.offset,
-              bad.key.empty() ? "" : ", sample ", bad.key, ": ", bad.reason);
-    bad.kind.empty() ? ++others : ++kinds[bad.kind];
-  }
-  if (kinds.empty()) return;
-  std::vector<std::string> causes;
-  for (const auto& [kind, count] : kinds) {
-    causes.push_back(absl::StrCat(count, " ", kind));
-  }
-  if (others > 0) causes.push_back(absl::StrCat(others, " other"));
-  PrintLine("  bad by cause: ", absl::StrJoin(causes, ", "));
-}
-
 void PrintShard(const std::string& source, const ShardScanReport& report,
                 const Shard& shard) {
-  PrintLine(
-      source, ": shard ", shard.number, "/", shard.count, ": ", report.files,
-      " files",
-      report.resumed > 0
-          ? absl::StrCat(", ", report.resumed, " of them by an earlier run")
-          : "",
-      ", ", report.samples, " samples, ", report.images, " images, ",
-      report.skipped, " skipped, ", report.num_bad, " bad");
-  PrintBad(report.bad);
+  PrintLine(source, ": shard ", shard.number, "/", shard.count, ": ",
+            report.files, " files",
+            report.resumed > 0 ? absl::StrCat(", ", report.resumed,
+                                              " of them by an earlier run")
+                               : "",
+            ", ", report.samples, " samples, ", report.images, " images, ",
+            report.skipped, " skipped, ", report.num_bad, " bad");
+  std::cout << ListBad(report.bad);
 }
 
 void PrintUnpacked(const SourceIndexing& result) {
@@ -122,6 +103,18 @@ void PrintUnpacked(const SourceIndexing& result) {
     PrintLine(result.source, ": removed ", result.removed_lines,
               " unpacked files, whose compressed ones have changed or are "
               "gone");
+  }
+}
+
+void PrintLeftOut(const SourceIndexing& result) {
+  const IndexReport& report = result.report;
+  std::cout << ListBad(report.bad);
+  if (!report.bad.empty()) {
+    PrintLine("  all bad records: ", result.bad_list);
+  }
+  if (report.known_bad > 0) {
+    PrintLine("  left out as before: ", report.known_bad,
+              " bad records of which no list is there; --rebuild lists them");
   }
 }
 
@@ -139,6 +132,7 @@ void PrintResult(const SourceIndexing& result) {
   if (result.was_fresh) {
     PrintLine(result.source, ": ", report.samples, " samples, index is up to ",
               "date", result.was_verified ? " and undamaged" : "");
+    PrintLeftOut(result);
     return;
   }
   const auto count = [](uint64_t number, absl::string_view things) {
@@ -147,7 +141,7 @@ void PrintResult(const SourceIndexing& result) {
   PrintLine(result.source, ": ", report.samples, " samples, ", report.images,
             " images, ", count(report.videos, " videos, "),
             count(report.clips, " clips of audio, "), report.skipped,
-            " skipped, ", report.bad.size(), " bad");
+            " skipped, ", result.left_out.bad(), " bad");
   if (!result.stale.empty()) PrintLine("  rebuilt: ", result.stale);
   if (report.reused_files > 0) {
     PrintLine("  reused: places and image sizes of ", report.reused_samples,
@@ -155,10 +149,6 @@ void PrintResult(const SourceIndexing& result) {
               report.reused_lengths);
   } else if (report.reused_lengths > 0) {
     PrintLine("  reused: text lengths of ", report.reused_lengths, " samples");
-  }
-  if (report.known_bad > 0) {
-    PrintLine("  left out as before: ", report.known_bad,
-              " bad samples of these files; --rebuild lists them");
   }
   if (report.filtered > 0) {
     PrintLine("  left out by filters or the recipe: ", report.filtered,
@@ -173,7 +163,7 @@ void PrintResult(const SourceIndexing& result) {
               << (cause.empty() ? "as before; --rebuild says why" : cause)
               << "\n";
   }
-  PrintBad(report.bad);
+  PrintLeftOut(result);
 }
 
 absl::Status Check(const LoadedConfig& config,
@@ -209,6 +199,7 @@ absl::Status Build(const LoadedConfig& config,
   if (*all_fresh && index_options.merge) return absl::OkStatus();
   uint64_t too_long = 0;
   std::string empty;
+  absl::Status left_out;
   for (const SourceIndexing& result : results) {
     PrintUnpacked(result);
     if (result.shard.has_value()) {
@@ -221,6 +212,7 @@ absl::Status Build(const LoadedConfig& config,
       std::cout << MarksText(result.report.marks);
     }
     too_long += result.too_long;
+    left_out.Update(result.left_out_status);
     if (result.report.samples == 0 && empty.empty()) empty = result.source;
   }
   std::cout.flush();
@@ -231,6 +223,8 @@ absl::Status Build(const LoadedConfig& config,
         "sources was written; raise max_tokens, or set batch.on_too_long to "
         "truncate_text or skip"));
   }
+  // Servers refuse it, too.
+  BALLAST_RETURN_IF_ERROR(left_out);
   if (empty.empty()) return absl::OkStatus();
   // Servers refuse such a source, too.
   return absl::FailedPreconditionError(absl::StrCat(
@@ -318,7 +312,9 @@ image sizes, its text length. An out-of-date index is rebuilt from the parts
 that are still valid: unchanged files are not read again, and texts are measured
 again only if the tokenizer, the template or the limits have changed.
 
-Damaged samples are left out and listed with file, offset and reason. Warns of
+Damaged samples are left out; ten of each cause are listed with file, offset and
+reason, all of them in INDEX.bad beside the index. Fails if they are more than
+the source's max_bad allows. Warns of
 data files that occur twice, in one source or in two, and where files next to
 the tokenizer have another mean or std than the model. Fails if samples
 are too long and batch.on_too_long is `error`.

@@ -79,6 +79,35 @@ left to the server.)",
       .TypeName("FILE");
 }
 
+void AddInspectFingerprint(CommandLine* line, Command* inspect) {
+  auto path = std::make_shared<std::string>();
+  Command* command = line->AddCommand(
+      inspect, "fingerprint",
+      R"(Prints the fingerprint of a configuration and its indexes, which servers and
+ranks of one job share. Needs the indexes, and no server. One JSON object with
+the keys: fingerprint, data_fingerprint (what a checkpoint must match), entries
+{key: value}. `ballastctl health --config` compares it with a server's.)",
+      "  ballast-server inspect fingerprint --config ballast.yaml",
+      [path]() -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config, LoadConfig(*path));
+        BALLAST_ASSIGN_OR_RETURN(const OpenedJob job, OpenJob(config));
+        const v1::Fingerprint& found = job.scheduler->fingerprint();
+        Json entries = Json::object();
+        for (const v1::Fingerprint::Entry& entry : found.entries()) {
+          entries[entry.key()] = entry.value();
+        }
+        std::cout << Json({{"fingerprint", found.hash()},
+                           {"data_fingerprint", found.data_hash()},
+                           {"entries", std::move(entries)}})
+                         .dump(-1, ' ', false, Json::error_handler_t::replace)
+                  << "\n";
+        return Flush(std::cout);
+      });
+  command->AddText("--config", path.get(), "configuration file")
+      .Required()
+      .TypeName("FILE");
+}
+
 namespace {
 
 struct InspectBalanceOptions {

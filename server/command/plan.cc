@@ -20,6 +20,7 @@
 #include "proto/schedule/split.h"
 #include "server/command/commands.h"
 #include "server/config/config_loader.h"
+#include "server/data/index/bad_records.h"
 #include "server/job/job_setup.h"
 #include "server/schedule/plan_export.h"
 #include "server/schedule/step_plan.h"
@@ -162,6 +163,12 @@ absl::Status Plan(const PlanOptions& options) {
     std::cout << "wrote " << rows << " rows of steps " << steps.first << " to "
               << steps.last << " to " << options.export_to << "\n";
     return Flush();
+  }
+  // Beside the schedules, which other programs read.
+  std::cerr << "costs: " << config.costs << "\n";
+  for (const v1::LeftOut& left_out : job.left_out) {
+    std::cerr << "left out: source " << left_out.source() << ": "
+              << DescribeLeftOut(left_out) << "\n";
   }
   for (uint64_t step = steps.first;; ++step) {
     BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,

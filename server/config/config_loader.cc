@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <system_error>
@@ -135,10 +136,20 @@ void DefaultServers(const KeyReport& report, const v1::Serve& serve,
   }
 }
 
-// Encoders cost 1 for each unit, and the language model nothing. `key` is the
-// section's key. If `model` is set, ResolveModelCosts fills in the rest.
+// A cost without a coefficient is computed from the model. Where the file gives
+// one and names no model, encoders cost 1 for each unit, and the language model
+// nothing. `key` is the section's key. If `model` is set, ResolveModelCosts
+// fills in the rest.
 void DefaultCost(const KeyReport& report, absl::string_view key,
                  const v1::Config& config, v1::Balance::Cost* cost) {
+  const bool states_one = std::any_of(
+      std::begin(kModuleKinds), std::end(kModuleKinds),
+      [&](const ModuleKind& kind) {
+        const std::string module = absl::StrCat(key, ".", kind.name);
+        return report.Has(ChildKey(module, "linear")) ||
+               report.Has(ChildKey(module, "quadratic"));
+      });
+  if (!states_one && cost->model().empty()) cost->set_model(kAutoCost);
   for (const ModuleKind& kind : kModuleKinds) {
     // Sections that are there in any case are in every fingerprint.
     if (kind.module != v1::MODULE_VISION && !IsLanguage(kind.module) &&
@@ -270,7 +281,7 @@ absl::StatusOr<LoadedConfig> ParseConfig(
   DefaultBlends(loaded.config, &report);
   if (!listen.empty()) loaded.config.mutable_serve()->clear_listen();
   ResolvePaths(directory, &loaded.config);
-  ResolveModelCosts(loaded.config.mutable_balance(), &report);
+  loaded.costs = ResolveModelCosts(&loaded.config, &report);
   if (has_global) RefuseGlobal(&report);
   ValidateConfig(loaded.config, &report);
   BALLAST_RETURN_IF_ERROR(report.ToStatus(name));

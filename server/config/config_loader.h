@@ -17,6 +17,9 @@ namespace ballast {
 struct LoadedConfig {
   v1::Config config;
   std::string directory;
+  // The origin of the coefficients of balance.cost, in words
+  // (ResolveModelCosts).
+  std::string costs = "";
 };
 
 // Reads and checks the YAML file `path`. All faults are reported at once: the
@@ -25,9 +28,10 @@ struct LoadedConfig {
 // A missing key has the line of the section that should contain it. Only
 // contradictions are faults; settings that a particular program does not
 // support are not. Of the files that the configuration names, only the
-// config.json of a balance.cost.model and the metadatasets of Energon are
-// opened, the latter also in stores. A metadataset, or a blend of token files,
-// is replaced by a source for each of its folders or prefixes.
+// config.json of a balance.cost.model or beside the tokenizer and the
+// metadatasets of Energon are opened, the latter also in stores. A metadataset,
+// or a blend of token files, is replaced by a source for each of its folders or
+// prefixes.
 //
 // Also INVALID_ARGUMENT for more than 1 MiB; NOT_FOUND or PERMISSION_DENIED if
 // the file cannot be read. Blocks on the disk, and on the store of a

@@ -18,6 +18,7 @@
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "server/config/topology.h"
+#include "server/model/profiles.h"
 
 namespace ballast {
 namespace {
@@ -193,24 +194,98 @@ void FillIn(const KeyReport& report, const std::string& key,
   }
 }
 
-// `key` is the key of `cost`.
-void Resolve(const std::string& key, v1::Balance::Cost* cost,
-             KeyReport* report) {
-  if (cost->model().empty()) return;
-  const absl::StatusOr<v1::Balance::Cost> computed =
-      ReadModelCost(absl::StrCat(cost->model(), "/config.json"));
+// Costs and their origin.
+struct KnownCost {
+  v1::Balance::Cost cost;
+  std::string origin;
+};
+
+// The costs of Qwen2.5-VL-7B, and of the encoder of Whisper large-v3, which
+// Qwen2-Audio has: 637 million parameters, two frames of features at a time.
+KnownCost UnknownModel() {
+  KnownCost known;
+  known.cost.mutable_vision()->set_linear(3.883);
+  known.cost.mutable_vision()->set_quadratic(6.144e-5);
+  known.cost.mutable_audio()->set_linear(1.911);
+  known.cost.mutable_language()->set_linear(42.42);
+  known.cost.mutable_language()->set_quadratic(6.021e-4);
+  known.origin =
+      "as for a vision tower of 0.6 and a language model of 7 billion "
+      "parameters, since neither the tokenizer's folder nor model.profile says "
+      "more; balance.cost.model names a checkpoint";
+  return known;
+}
+
+// The cost of a module that `of` has; otherwise it stays as it is.
+void Take(const v1::ModelCost::Coefficients& of,
+          v1::Balance::Coefficients* cost) {
+  if (of.linear() == 0 && of.quadratic() == 0) return;
+  cost->set_linear(of.linear());
+  cost->set_quadratic(of.quadratic());
+}
+
+KnownCost KnowCost(const v1::Model& model) {
+  KnownCost known = UnknownModel();
+  const size_t slash = model.tokenizer().rfind('/');
+  if (slash != std::string::npos) {
+    const std::string folder = model.tokenizer().substr(0, slash);
+    const auto cost = ReadModelCost(absl::StrCat(folder, "/config.json"));
+    if (cost.ok()) {
+      *known.cost.mutable_vision() = cost->vision();
+      *known.cost.mutable_language() = cost->language();
+      known.origin = absl::StrCat("by config.json of ", folder);
+      return known;
+    }
+  }
+  const v1::ModelProfile* const profile = GetProfile(model);
+  if (profile == nullptr || !profile->has_cost()) return known;
+  const v1::ModelCost& cost = profile->cost();
+  Take(cost.vision(), known.cost.mutable_vision());
+  Take(cost.audio(), known.cost.mutable_audio());
+  Take(cost.language(), known.cost.mutable_language());
+  known.origin =
+      absl::StrCat("as of ", cost.checkpoint(), ", which model.profile ",
+                   profile->name(), " names; balance.cost.model names yours");
+  return known;
+}
+
+absl::StatusOr<KnownCost> FindCost(const std::string& named,
+                                   const v1::Config& config) {
+  if (named == kAutoCost) {
+    KnownCost known = KnowCost(config.model());
+    // Sections that are there are in the fingerprint.
+    if (!config.topology().modules().contains("audio")) {
+      known.cost.clear_audio();
+    }
+    return known;
+  }
+  BALLAST_ASSIGN_OR_RETURN(v1::Balance::Cost cost,
+                           ReadModelCost(absl::StrCat(named, "/config.json")));
+  cost.mutable_audio();
+  return KnownCost{std::move(cost), absl::StrCat("by config.json of ", named)};
+}
+
+// Fills in `cost`, of section `key`, and returns the origin.
+std::string Resolve(const std::string& key, const v1::Config& config,
+                    v1::Balance::Cost* cost, KeyReport* report) {
+  if (cost->model().empty()) return "as the configuration says";
+  const absl::StatusOr<KnownCost> known = FindCost(cost->model(), config);
   cost->clear_model();
-  if (!computed.ok()) {
-    return report->AddFault(
-        ChildKey(key, "model"),
-        absl::StrCat(std::string(computed.status().message()),
-                     "; wanted the directory of a Hugging Face model"));
+  if (!known.ok()) {
+    report->AddFault(ChildKey(key, "model"),
+                     absl::StrCat(std::string(known.status().message()),
+                                  "; wanted the directory of a Hugging Face "
+                                  "model, or ",
+                                  kAutoCost));
+    return "";
   }
   for (const ModuleKind& kind : kModuleKinds) {
+    if (kind.module == v1::MODULE_AUDIO && !known->cost.has_audio()) continue;
     FillIn(*report, ChildKey(key, kind.name),
-           GetCoefficients(*computed, kind.module),
+           GetCoefficients(known->cost, kind.module),
            MutableCoefficients(cost, kind.module));
   }
+  return known->origin;
 }
 
 }  // namespace
@@ -251,12 +326,15 @@ absl::StatusOr<v1::Balance::Cost> ModelCost(absl::string_view config_json) {
   return cost;
 }
 
-void ResolveModelCosts(v1::Balance* balance, KeyReport* report) {
-  Resolve("balance.cost", balance->mutable_cost(), report);
+std::string ResolveModelCosts(v1::Config* config, KeyReport* report) {
+  v1::Balance* const balance = config->mutable_balance();
+  const std::string origin =
+      Resolve("balance.cost", *config, balance->mutable_cost(), report);
   for (int i = 0; i < balance->cost_changes_size(); ++i) {
-    Resolve(ChildKey(ItemKey("balance.cost_changes", i), "cost"),
+    Resolve(ChildKey(ItemKey("balance.cost_changes", i), "cost"), *config,
             balance->mutable_cost_changes(i)->mutable_cost(), report);
   }
+  return origin;
 }
 
 }  // namespace ballast

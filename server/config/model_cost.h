@@ -17,12 +17,19 @@ namespace ballast {
 // that is missing or not a positive whole number), naming the key.
 absl::StatusOr<v1::Balance::Cost> ModelCost(absl::string_view config_json);
 
+// The value of balance.cost.model for costs from what the configuration says of
+// its model.
+inline constexpr char kAutoCost[] = "auto";
+
 // Replaces `model` of balance.cost and of each entry of balance.cost_changes by
-// the coefficients that ModelCost computes from config.json in that directory.
-// Coefficients that the configuration file gives stay as they are. Adds a fault
-// if a config.json cannot be read or used. Paths are resolved. Blocks on the
-// disk.
-void ResolveModelCosts(v1::Balance* balance, KeyReport* report);
+// coefficients: of ModelCost over config.json in that directory; with kAutoCost
+// in the folder of model.tokenizer, else those of model.profile, else those of
+// a vision tower of 0.6 and a language model of 7 billion parameters.
+// Coefficients that the configuration file gives stay as they are. Returns the
+// origin of those of balance.cost for messages, as "by config.json of DIR", or
+// "as the configuration says". Adds a fault if a directory is given and its
+// config.json cannot be read or used. Paths are resolved. Blocks on the disk.
+std::string ResolveModelCosts(v1::Config* config, KeyReport* report);
 
 }  // namespace ballast
 

@@ -20,6 +20,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/schedule/split.h"
+#include "server/data/index/bad_records.h"
 #include "server/data/index/index_builder.h"
 #include "server/data/jsonl/pair_json.h"
 #include "server/data/open_source.h"
@@ -369,6 +370,26 @@ absl::Status Verify(const v1::Source& source, absl::string_view directory,
   });
 }
 
+// Enters what the index leaves out.
+void SetLeftOut(const v1::Source& source, const std::string& path,
+                SourceIndexing* result) {
+  result->left_out = SummariseBad(source.name(), result->report.samples,
+                                  result->report.bad, result->report.known_bad);
+  result->bad_list = BadRecordsPath(path);
+  result->left_out_status =
+      CheckLeftOut(source, result->left_out, result->bad_list);
+}
+
+// The bad records of an index that is up to date.
+void SetKnownBad(const v1::Source& source, const IndexFile& index,
+                 IndexReport* report) {
+  if (auto bad = ReadBadRecords(index); bad.ok()) {
+    report->bad = *std::move(bad);
+  } else {
+    report->known_bad = GetLeftOut(source, index).bad();
+  }
+}
+
 // The number of samples that have too many tokens.
 uint64_t CountTooLong(const IndexReport& report) {
   return std::count_if(
@@ -492,6 +513,8 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       result.was_verified = options.verify;
       result.report.samples = (*opened)->index().size();
       result.report.marks = (*opened)->index().mark_counts();
+      SetKnownBad(source, (*opened)->index_file(), &result.report);
+      SetLeftOut(source, path, &result);
       all.push_back(std::move(result));
       continue;
     }
@@ -553,6 +576,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     if (!built.ok()) {
       return Annotate(built, absl::StrCat("source ", source.name()));
     }
+    if (!result.shard.has_value()) SetLeftOut(source, path, &result);
     if (comparison != nullptr) {
       result.template_difference = comparison->TakeDifference();
     }

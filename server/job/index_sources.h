@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/job.pb.h"
 #include "server/config/config_loader.h"
 #include "server/data/index/index_check.h"
 #include "server/data/index/index_options.h"
@@ -82,7 +84,7 @@ struct SourceIndexing {
   // Why an existing index is not up to date; empty if there was none.
   std::string stale;
   // The existing index fits the files: no file was read, and `report` holds
-  // only the number of samples and the marks.
+  // only the number of samples, the marks and the bad records.
   bool was_fresh = false;
   // Set only with was_fresh: all of the index was read and is undamaged.
   bool was_verified = false;
@@ -96,6 +98,11 @@ struct SourceIndexing {
   // Bad samples with more than batch.max_tokens tokens. If there are any, no
   // index was written.
   uint64_t too_long = 0;
+  // What the index leaves out, and whether source.max_bad allows it
+  // (CheckLeftOut).
+  v1::LeftOut left_out;
+  absl::Status left_out_status;
+  std::string bad_list;  // the path of the list of bad records
   // Set if a shard was scanned: `report` is empty, no index was written.
   std::optional<ShardScanReport> shard;
   // Files that an earlier source also has, or that this one lists twice.
@@ -127,8 +134,8 @@ struct IndexSourcesOptions {
 // Builds or refreshes the index of every source of `config`, one after the
 // other, with serve.threads threads each, once it has unpacked compressed
 // lines. Bad samples and files that two sources share are reported and are no
-// error. Errors: as UnpackLines, BuildIndex, ScanShard and MergeScans, naming
-// the source; as MakeTokenizer.
+// error, however many they are. Errors: as UnpackLines, BuildIndex, ScanShard
+// and MergeScans, naming the source; as MakeTokenizer.
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options);
 

@@ -13,6 +13,7 @@
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "server/config/topology.h"
+#include "server/data/index/bad_records.h"
 #include "server/data/open_source.h"
 #include "server/data/record_parser.h"
 #include "server/data/source_files.h"
@@ -46,7 +47,9 @@ namespace {
 //   9: bounds of clips next to the turns, `num_frames` of a part; `weight` and
 //      `train` that are text
 //   10: files of media in keys that are not read
-constexpr int kConversationRules = 10;
+//   11: media, verdicts and values of marks in keys and members that nothing
+//      reads
+constexpr int kConversationRules = 11;
 
 }  // namespace
 
@@ -190,6 +193,14 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
     BALLAST_ASSIGN_OR_RETURN(
         std::unique_ptr<SampleSource> opened,
         OpenAnySource(source, job.config, config.directory, key));
+    if (source.format() != v1::Source::FORMAT_MOCK) {
+      const IndexFile& index =
+          static_cast<const FileSource&>(*opened).index_file();
+      v1::LeftOut left_out = GetLeftOut(source, index);
+      BALLAST_RETURN_IF_ERROR(
+          CheckLeftOut(source, left_out, BadRecordsPath(index.path())));
+      if (left_out.bad() > 0) job.left_out.push_back(std::move(left_out));
+    }
     indexes.push_back(&opened->index());
     job.sources.push_back(std::move(opened));
     if (source.index().empty()) continue;
@@ -203,6 +214,7 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
   }
   SchedulerInputs inputs;
   inputs.recipe = recipe;
+  inputs.left_out = job.left_out;
   BALLAST_ASSIGN_OR_RETURN(inputs.plan, OpenPlan(job));
   if (!job.index_files.empty()) KeepStarts(job.index_files[0], &inputs);
   BALLAST_ASSIGN_OR_RETURN(job.scheduler,

@@ -46,6 +46,8 @@ struct OpenedJob {
   // sources[i] belongs to config.sources(i).
   std::vector<std::unique_ptr<SampleSource>> sources;
   std::unique_ptr<Scheduler> scheduler;
+  // Sources whose indexes leave out bad records.
+  std::vector<v1::LeftOut> left_out;
   // Paths of the sources' indexes, for messages.
   std::vector<std::string> index_files;
 
@@ -54,9 +56,10 @@ struct OpenedJob {
 
 // Opens the tokenizer, every source through its index, and the scheduler.
 // Blocks on the disk. Errors: FAILED_PRECONDITION (an index is missing, damaged
-// or stale), UNIMPLEMENTED (settings that the scheduler does not support), and
-// as MakeTokenizer, OpenModelRecipe, OpenAnySource, OpenPlanFile,
-// Scheduler::Create; each names the key.
+// or stale, or leaves out more bad records than max_bad allows), UNIMPLEMENTED
+// (settings that the scheduler does not support), and as MakeTokenizer,
+// OpenModelRecipe, OpenAnySource, OpenPlanFile, Scheduler::Create; each names
+// the key.
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config);
 
 // The images of the sample at a position of `job`, with these sides, as their

@@ -42,6 +42,9 @@ constexpr Embedded kEmbedded[] = {
 #include "models/embedded.inc"
 };
 
+// The bound of balance.cost's coefficients.
+constexpr double kMaxCost = 1e9;
+
 constexpr char kEnding[] = ".textproto";
 constexpr char kTransformers[] = "+transformers";
 
@@ -104,8 +107,8 @@ v1::ImageFamily::Rule ImagesOfVideos(v1::Videos::Rule rule) {
 }
 
 // What no file takes over from its base, and no `transformers` gives.
-constexpr const char* kOfOneFile[] = {"name", "base", "checkpoints",
-                                      "other_templates", "transformers"};
+constexpr const char* kOfOneFile[] = {
+    "name", "base", "checkpoints", "other_templates", "transformers", "cost"};
 
 // Checks one file. `own` is as written, `whole` with its base; likewise its
 // section `transformers`, whose name with a dot is then `within`. Keys that are
@@ -129,6 +132,7 @@ class Checker {
     CheckChat();
     CheckVideos();
     CheckAudio();
+    CheckCost();
     for (int i = 0; i < own_.checkpoints_size(); ++i) {
       CheckCheckpoint(own_.checkpoints(i),
                       absl::StrCat("checkpoints[", i, "]"));
@@ -304,6 +308,20 @@ class Checker {
   }
 
   // Numbers with which nothing divides by 0, and no row is too long.
+  void CheckCost() {
+    if (!whole_.has_cost()) return;
+    const v1::ModelCost& cost = whole_.cost();
+    if (cost.checkpoint().empty()) {
+      Add("cost.checkpoint", "missing; wanted the checkpoint's name");
+    }
+    for (const auto* of : {&cost.vision(), &cost.audio(), &cost.language()}) {
+      for (const double number : {of->linear(), of->quadratic()}) {
+        if (number >= 0 && number <= kMaxCost) continue;
+        Add("cost", "found ", number, "; wanted 0 to ", kMaxCost);
+      }
+    }
+  }
+
   void CheckAudio() {
     if (!whole_.has_audio()) return;
     const v1::AudioFamily& audio = whole_.audio();

@@ -572,6 +572,13 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
       ScheduleFingerprint(job_config, indexes, split, sizes, inputs.plan.get());
   v1::Job job = MakeJob(config, shape.modules);
   job.set_split(split);
+  for (const v1::LeftOut& left_out : inputs.left_out) {
+    const bool is_of_split = std::any_of(
+        sources.begin(), sources.end(), [&](const SampleOrder::Source& source) {
+          return source.name == left_out.source();
+        });
+    if (is_of_split) *job.add_left_out() = left_out;
+  }
   BALLAST_ASSIGN_OR_RETURN(ModelImages images,
                            ModelImages::Create(config.model(), inputs.recipe));
   const auto make_order = [&](const std::vector<SampleOrder::Change>& changes) {

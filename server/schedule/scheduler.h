@@ -41,6 +41,8 @@ struct SchedulerInputs {
   std::function<void(const std::string& name,
                      const std::vector<uint64_t>& starts)>
       save_starts = nullptr;
+  // What the indexes leave out, for Job.left_out.
+  std::vector<v1::LeftOut> left_out = {};
 };
 
 // Computes the schedule of any step of one split. Immutable after Create, hence

@@ -113,6 +113,9 @@ std::string DescribeNumbers(const FieldDescriptor& field,
   if (setting.unit() == v1::Setting::SECONDS) {
     absl::StrAppend(&text, ", as 30 or 500ms");
   }
+  if (setting.unit() == v1::Setting::SHARE) {
+    absl::StrAppend(&text, ", as 0.01 or 1%");
+  }
   if (!setting.zero().empty()) absl::StrAppend(&text, ", or ", setting.zero());
   return text;
 }
@@ -131,6 +134,7 @@ std::optional<FieldValue> ParseNumber(const FieldDescriptor& field,
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return checked(unit == v1::Setting::SECONDS ? ParseSeconds(text)
+                     : unit == v1::Setting::SHARE ? ParseShare(text)
                                                   : ParseReal(text));
     case FieldDescriptor::CPPTYPE_INT32:
       return checked(ParseSigned(text));

@@ -136,6 +136,13 @@ std::optional<double> ParseSeconds(absl::string_view text) {
   return absl::ToDoubleSeconds(duration);
 }
 
+std::optional<double> ParseShare(absl::string_view text) {
+  if (!absl::ConsumeSuffix(&text, "%")) return ParseReal(text);
+  const std::optional<double> percent = ParseReal(text);
+  if (!percent.has_value()) return std::nullopt;
+  return *percent / 100;
+}
+
 std::optional<bool> ParseBool(absl::string_view text) {
   if (text == "true") return true;
   if (text == "false") return false;

@@ -36,6 +36,8 @@ std::optional<uint64_t> ParseByteSize(absl::string_view text);
 std::optional<uint64_t> ParseCount(absl::string_view text);
 // A number of seconds: 30, 0.5, or with units: 500ms, 30s, 1h30m.
 std::optional<double> ParseSeconds(absl::string_view text);
+// A share: 0.01 or 1%.
+std::optional<double> ParseShare(absl::string_view text);
 // true or false.
 std::optional<bool> ParseBool(absl::string_view text);
 

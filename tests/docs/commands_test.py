@@ -3,7 +3,7 @@
 Commands stand in blocks marked `sh`. They are run in order, a page at a time, in a
 folder with a drawn data set and the page's configuration (its first `yaml` block
 that begins with `sources:`, or else the README's), where the address
-127.0.0.1:7070 stands for a socket of the test's own. A block after the line
+127.0.0.1:7070, or unix:/tmp/docs.sock, stands for a socket of the test's own. A block after the line
 
     <!-- as written: WHY IT IS NOT RUN -->
 
@@ -25,6 +25,7 @@ from tests.harness import tools
 
 PROGRAMS = ("ballast-server", "ballastctl", "ballast-rank")
 ADDRESS = "127.0.0.1:7070"
+README_ADDRESS = "unix:/tmp/docs.sock"
 # The start of a page that queries a server and starts none.
 SERVER = f"""
 ballast-server index --config ballast.yaml
@@ -190,7 +191,9 @@ class CommandsTest(unittest.TestCase):
 
     @staticmethod
     def here(text, folder):
-        return text.replace(ADDRESS, f"unix:{folder}/a.sock")
+        for address in (ADDRESS, README_ADDRESS):
+            text = text.replace(address, f"unix:{folder}/a.sock")
+        return text
 
     def draw(self, folder, name):
         """Creates the data that the pages mention, and ballast.yaml."""

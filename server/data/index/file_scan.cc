@@ -1,12 +1,14 @@
 #include "server/data/index/file_scan.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/data/jsonl/pair_json.h"
+#include "server/data/jsonl/unread_keys.h"
 #include "server/sample/data_fault.h"
 #include "server/sample/source_index.h"
 
@@ -51,13 +53,14 @@ void Keep(IndexSampleRecord record, const ImageFactsView& images,
 
 // Whether `status` says nothing of the sample: the scan ends, or the index
 // would lack a sample that is good. A missing file and the like are listed as
-// bad.
+// bad. A file that this user may not read is one for another user.
 bool EndsScan(const absl::Status& status) {
   if (IsDataFault(status)) return false;
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kInternal:
+    case absl::StatusCode::kPermissionDenied:
       return true;
     default:
       return false;
@@ -101,6 +104,11 @@ absl::Status FileScanner::AddRecord(Record record, const File& file,
                                     const MediaRoot* media,
                                     const CheckImageSize& check_size) {
   BALLAST_RETURN_IF_ERROR(TakePair(options_->pairs, &record));
+  if (record.text_format == RawSample::TextFormat::kConversation) {
+    BALLAST_RETURN_IF_ERROR(CheckUnreadKeys(
+        record.text,
+        /*has_media=*/!record.images.empty() || !record.videos.empty()));
+  }
   RawSample sample;
   sample.name = std::move(record.name);
   sample.text_format = record.text_format;
@@ -184,7 +192,8 @@ absl::Status FileScanner::Measure(IndexSampleRecord record,
   } else {
     scan_.report.bad.push_back({scan_.name, record.offset, std::string(key),
                                 std::string(lengths.status().message()),
-                                GetBadKind(lengths.status())});
+                                GetBadKind(lengths.status()),
+                                /*has_record=*/true});
   }
   record.text_tokens = 0;
   record.label_tokens = 0;
@@ -218,13 +227,23 @@ void FileScanner::AddMeasured(IndexSampleRecord record,
 }
 
 void FileScanner::AddReused(uint64_t samples, uint64_t lengths,
-                            uint64_t known_bad, int64_t media_time_ns) {
+                            uint64_t unreadable, std::vector<BadSample> known,
+                            int64_t media_time_ns) {
   scan_.media_time_ns = std::max(scan_.media_time_ns, media_time_ns);
   ++scan_.report.reused_files;
   scan_.report.reused_samples += samples;
   scan_.report.reused_lengths += lengths;
-  scan_.report.known_bad += known_bad;
-  scan_.unreadable += known_bad;
+  scan_.unreadable += unreadable;
+  std::vector<BadSample>& bad = scan_.report.bad;
+  if (known.size() == unreadable) {
+    std::move(known.begin(), known.end(), std::back_inserter(bad));
+    std::stable_sort(bad.begin(), bad.end(),
+                     [](const BadSample& a, const BadSample& b) {
+                       return a.offset < b.offset;
+                     });
+  } else {
+    scan_.report.known_bad += unreadable;
+  }
 }
 
 absl::Status FileScanner::AddBad(uint64_t offset, absl::string_view key,

@@ -100,10 +100,11 @@ class FileScanner {
   // Adds a sample with known lengths.
   void AddMeasured(IndexSampleRecord record, const TextLengths& lengths,
                    const ImageFactsView& images);
-  // Counts samples of a file that is not read again; `known_bad` are bad ones.
-  // `media_time_ns` is what the old index has of it.
-  void AddReused(uint64_t samples, uint64_t lengths, uint64_t known_bad,
-                 int64_t media_time_ns);
+  // Counts samples of a file that is not read again, of which `unreadable` are
+  // bad; `known` are those that the old index's list has. `media_time_ns` is
+  // what the old index has of it.
+  void AddReused(uint64_t samples, uint64_t lengths, uint64_t unreadable,
+                 std::vector<BadSample> known, int64_t media_time_ns);
   // Lists a bad sample. A failure of the machine (disk, descriptors, memory) is
   // returned instead and ends the build.
   absl::Status AddBad(uint64_t offset, absl::string_view key,

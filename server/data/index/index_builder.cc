@@ -9,6 +9,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "common/threads.h"
+#include "server/data/index/bad_records.h"
 #include "server/data/index/index_writer.h"
 #include "server/data/index/probe_media.h"
 #include "server/files/path_pattern.h"
@@ -50,6 +51,14 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
     if (found == by_name.end()) continue;
     known[i] = *found->second;
     numbers_.emplace(index_->file_name(i), i);
+  }
+  if (absl::StatusOr<std::vector<BadSample>> bad = ReadBadRecords(*index_);
+      bad.ok()) {
+    for (BadSample& one : *bad) {
+      if (one.has_record) continue;
+      std::vector<BadSample>& of_file = bad_[one.file];
+      of_file.push_back(std::move(one));
+    }
   }
   auto texts = MakeFileSource(source, directory, index_, std::move(known),
                               OpenFileCache::OfProcess());
@@ -95,7 +104,9 @@ absl::Status IndexReuse::Scan(uint64_t number, FileScanner& scanner) const {
     ++samples;
     scanner.Advance(index_->record(next).offset + index_->record(next).length);
   }
+  const auto bad = bad_.find(scanner.name());
   scanner.AddReused(samples, lengths, index_->file_unreadable(number),
+                    bad == bad_.end() ? std::vector<BadSample>() : bad->second,
                     index_->media_time_ns(number));
   return absl::OkStatus();
 }
@@ -400,8 +411,11 @@ absl::StatusOr<IndexReport> WriteAssembled(const v1::Source& source,
   index.contents.digests = GetDigests(source, directory, options.key,
                                       !index.contents.videos.empty());
   if (!options.accept || options.accept(index.report)) {
+    const std::string path = IndexPath(source, directory);
+    BALLAST_RETURN_IF_ERROR(WriteIndex(path, index.contents));
+    BALLAST_ASSIGN_OR_RETURN(const auto written, IndexFile::Open(path));
     BALLAST_RETURN_IF_ERROR(
-        WriteIndex(IndexPath(source, directory), index.contents));
+        WriteBadRecords(path, written->digest(), index.report.bad));
   }
   return std::move(index.report);
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,8 @@ class IndexReuse {
   std::shared_ptr<const IndexFile> index_;  // null: nothing is reused
   std::unique_ptr<const FileSource> texts_;
   absl::flat_hash_map<absl::string_view, uint64_t> numbers_;  // by file's name
+  // What the list of the old index has of each file, without bad texts.
+  absl::flat_hash_map<std::string, std::vector<BadSample>> bad_;
 };
 
 // Reads the data files of one source for its index, or takes what still holds

@@ -168,6 +168,8 @@ struct BadSample {
   std::string reason;
   // data_fault.h; empty for all others.
   std::string kind;
+  // Its text alone is bad, so that the index has its record.
+  bool has_record = false;
 };
 
 struct IndexReport {
@@ -185,8 +187,8 @@ struct IndexReport {
   uint64_t reused_samples = 0;
   // Samples of unchanged files whose text was not measured again.
   uint64_t reused_lengths = 0;
-  // Bad samples of reused files. They are not in `bad`: the build that read the
-  // files listed them.
+  // Bad samples of reused files that are not in `bad`, since no list of the old
+  // index has them.
   uint64_t known_bad = 0;
   // Tar members that belong to no sample, by extension
   // (WebDatasetReader::ignored).

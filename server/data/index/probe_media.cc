@@ -20,6 +20,12 @@ namespace {
 // "coco/train2017/1.jpg".
 absl::Status Unopened(absl::string_view medium, const absl::Status& status,
                       absl::string_view path, const MediaRoot& media) {
+  if (absl::IsPermissionDenied(status)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(status.message(),
+                     "; let the user who runs ballast-server read it: a file "
+                     "without that right is no bad record"));
+  }
   if (!absl::IsNotFound(status)) return status;
   for (size_t end = path.rfind('/'); end != path.npos && end > 0;
        end = path.rfind('/', end - 1)) {

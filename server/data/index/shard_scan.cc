@@ -125,6 +125,7 @@ absl::StatusOr<std::string> WriteScan(uint64_t file, const FileScan& scan) {
     out.set_key(bad.key);
     out.set_reason(bad.reason);
     out.set_kind(bad.kind);
+    out.set_has_record(bad.has_record);
   }
   if (record.ByteSizeLong() > INT_MAX) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -167,8 +168,8 @@ absl::StatusOr<NumberedScan> ReadScan(absl::string_view bytes) {
                 &scan.report);
   }
   for (const v1::ScanRecord::Bad& bad : record.bad()) {
-    scan.report.bad.push_back(
-        {scan.name, bad.offset(), bad.key(), bad.reason(), bad.kind()});
+    scan.report.bad.push_back({scan.name, bad.offset(), bad.key(), bad.reason(),
+                               bad.kind(), bad.has_record()});
   }
   return result;
 }

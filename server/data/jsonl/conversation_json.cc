@@ -14,6 +14,7 @@
 #include "server/data/jsonl/document_json.h"
 #include "server/data/jsonl/media_root.h"
 #include "server/data/jsonl/pair_json.h"
+#include "server/data/jsonl/unread_keys.h"
 #include "server/data/jsonl/video_json.h"
 #include "server/sample/data_fault.h"
 
@@ -325,32 +326,6 @@ absl::StatusOr<std::optional<JsonDocument>> FindDocument(
   return document;
 }
 
-// Refuses a sample of text alone in which a key that nothing reads names a file
-// of media, as `file_name` of Hugging Face's ImageFolder: it would be lost.
-absl::Status CheckNoOtherMedia(const object& root) {
-  constexpr absl::string_view kTexts[] = {"text", "prompt", "chosen",
-                                          "rejected", "rejected_response"};
-  for (const auto& [key, value] : root) {
-    std::string_view text;
-    array list;
-    if (value.get(text) != SUCCESS &&
-        (value.get(list) != SUCCESS || list.size() == 0 ||
-         list.at(0).get(text) != SUCCESS)) {
-      continue;
-    }
-    if (std::count(std::begin(kTexts), std::end(kTexts), View(key)) > 0 ||
-        !NamesMedia(View(text))) {
-      continue;
-    }
-    return DataFaultError(absl::StrCat(
-        "key `", Printable(View(key)), "` names a file, ",
-        Printable(View(text)),
-        ", and is not read: the sample would be text alone; wanted `image`, "
-        "`images`, `video` or `audio`, or no such key"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status NoVideo(absl::string_view found) {
   return DataFaultError(absl::StrCat("video is not supported: ", found));
 }
@@ -534,9 +509,10 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
         "mark `<video>` in a sample without a video; name its file by a key "
         "`video`");
   }
-  if (sample.images.empty() && sample.videos.empty() && sample.clips.empty()) {
-    BALLAST_RETURN_IF_ERROR(CheckNoOtherMedia(root));
-  }
+  BALLAST_RETURN_IF_ERROR(CheckUnreadKeys(json, root,
+                                          !sample.images.empty() ||
+                                              !sample.videos.empty() ||
+                                              !sample.clips.empty()));
   return sample;
 }
 

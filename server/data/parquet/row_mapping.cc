@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/data/jsonl/pair_json.h"
+#include "server/data/jsonl/unread_keys.h"
 #include "server/data/parquet/arrow_values.h"
 #include "server/sample/data_fault.h"
 
@@ -250,6 +251,48 @@ absl::Status CheckNoOtherImages(const arrow::Schema& schema,
   return absl::OkStatus();
 }
 
+// Texts, lists and structs: what may hold media, their names or addresses.
+bool MayHoldMedia(const arrow::DataType& type) {
+  return IsTextType(type) || ItemType(type) != nullptr ||
+         type.id() == arrow::Type::STRUCT;
+}
+
+// Refuses columns of names, addresses and arrays of media in a file without
+// others: the text would be trained on without them all the same.
+absl::Status CheckNoNamedMedia(const arrow::Schema& schema,
+                               const RowMapping& mapping) {
+  const auto has_media = [&](const std::string& name) {
+    const auto field = schema.GetFieldByName(name);
+    return field != nullptr && !IsNothing(*field->type());
+  };
+  if (has_media(mapping.images) || has_media(mapping.audios) ||
+      has_media("video") || has_media("videos")) {
+    return absl::OkStatus();
+  }
+  const auto& fields = schema.fields();
+  const bool describes_pictures = std::any_of(
+      fields.begin(), fields.end(),
+      [](const auto& field) { return DescribesPicture(field->name()); });
+  for (const auto& field : fields) {
+    const std::string& name = field->name();
+    if (name == mapping.turns || name == mapping.images ||
+        IsNothing(*field->type()) || !MayHoldMedia(*field->type())) {
+      continue;
+    }
+    const bool has_addresses = IsAddressKey(name) && describes_pictures;
+    if (!has_addresses && !IsMediaKey(name)) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "column ", Printable(name),
+        has_addresses ? " has addresses of pictures"
+                      : " seems to hold media, their names or addresses",
+        ", and is not read: the samples would be text alone. Write the files "
+        "into a column `images` (img2dataset downloads addresses), or take a "
+        "recipe (docs/recipes.md); name the columns in `columns` if it may be "
+        "left out"));
+  }
+  return absl::OkStatus();
+}
+
 // The columns next to the turns that would change the text.
 absl::Status FindBeside(const arrow::Schema& schema, RowMapping* mapping) {
   for (const std::string name : kBeside) {
@@ -284,6 +327,28 @@ absl::Status CheckNoPair(const arrow::Schema& schema) {
           absl::StrCat(PairFault("column", name).message(),
                        ", or name the columns of one answer in `columns`"));
     }
+  }
+  return absl::OkStatus();
+}
+
+// Refuses a column that marks answers as undesired: they would be learnt like
+// the others.
+absl::Status CheckNoVerdict(const arrow::Schema& schema,
+                            const std::vector<RowFilter>& filters) {
+  for (const auto& field : schema.fields()) {
+    const std::string& name = field->name();
+    if (!IsVerdict(name) || field->type()->id() != arrow::Type::BOOL ||
+        std::any_of(
+            filters.begin(), filters.end(),
+            [&](const RowFilter& filter) { return filter.column == name; })) {
+      continue;
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "column `", name,
+        "` marks answers as desired or not, and every label "
+        "is learnt; leave the rows with false out, take a recipe "
+        "(docs/recipes.md), or name the columns in `columns` if all answers "
+        "are to be learnt"));
   }
   return absl::OkStatus();
 }
@@ -385,7 +450,8 @@ absl::Status RecogniseMedia(const arrow::Schema& schema, RowMapping* mapping) {
     }
   }
   BALLAST_RETURN_IF_ERROR(FindAudios(schema, mapping));
-  return CheckNoOtherImages(schema, *mapping);
+  BALLAST_RETURN_IF_ERROR(CheckNoOtherImages(schema, *mapping));
+  return CheckNoNamedMedia(schema, *mapping);
 }
 
 absl::Status RecogniseColumns(const arrow::Schema& schema,
@@ -458,6 +524,7 @@ absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
   }
   if (!columns.named && !columns.pairs) {
     BALLAST_RETURN_IF_ERROR(CheckNoPair(schema));
+    BALLAST_RETURN_IF_ERROR(CheckNoVerdict(schema, columns.filters));
   }
   if (columns.pairs) {
     BALLAST_RETURN_IF_ERROR(FindPair(schema, &mapping));

@@ -1,5 +1,6 @@
 #include "server/data/record_parser.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,6 +47,16 @@ bool IsWhole(const WebDatasetSample& last,
 absl::Status AddSample(const File& file, const WebDatasetSample& sample,
                        FileScanner& scanner) {
   BALLAST_RETURN_IF_ERROR(sample.fault);
+  if (sample.unknown.has_value()) {
+    constexpr uint64_t kHead = 16;
+    BALLAST_ASSIGN_OR_RETURN(
+        const std::string head,
+        file.ReadAt(sample.unknown->data,
+                    std::min(sample.unknown->size, kHead)));
+    if (IsMediaContent(head)) {
+      return UnreadMedia(sample.unknown->name, "is media by its first bytes");
+    }
+  }
   BALLAST_ASSIGN_OR_RETURN(Record record,
                            GetRecord(&file, sample, scanner.name()));
   BALLAST_RETURN_IF_ERROR(Annotate(CheckMarks(record), sample.text.name));

@@ -1,9 +1,13 @@
 #include "server/data/tar/webdataset_reader.h"
 
+#include <algorithm>
+#include <array>
+#include <iterator>
 #include <utility>
 
 #include "absl/container/btree_map.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -28,6 +32,46 @@ bool IsAudio(absl::string_view extension) {
          extension == "ogg" || extension == "opus" || extension == "m4a";
 }
 
+// Media of formats that are not read, or whose names have another form.
+bool IsOtherMedia(absl::string_view ending) {
+  constexpr absl::string_view kEndings[] = {
+      "gif", "bmp", "tif", "tiff", "jfif", "jpe",  "avif", "heic", "heif",
+      "jp2", "ppm", "pgm", "svg",  "m4v",  "mpg",  "mpeg", "ts",   "flv",
+      "wmv", "3gp", "aac", "wma",  "aif",  "aiff", "amr"};
+  return IsImage(ending) || IsVideo(ending) || IsAudio(ending) ||
+         std::count(std::begin(kEndings), std::end(kEndings), ending) > 0;
+}
+
+// Endings of files that may hold an image in another form: arrays, pickles,
+// base64.
+bool MayHoldMedia(absl::string_view ending) {
+  constexpr absl::string_view kEndings[] = {
+      "npy", "npz",     "pyd",    "pkl",   "pickle", "pt",
+      "pth", "ten",     "tensor", "b64",   "base64", "image",
+      "img", "picture", "pic",    "video", "audio"};
+  return std::count(std::begin(kEndings), std::end(kEndings), ending) > 0;
+}
+
+constexpr char kNotRead[] = "member not read";
+constexpr char kDotInName[] = "a dot in the name";
+
+// A member whose key ends at a dot that its author did not mean.
+absl::Status DotFault(absl::string_view name, absl::string_view key) {
+  return OfKind(
+      DataFaultError(absl::StrCat(
+          "\"", Printable(name),
+          "\": the key of a member ends at the first dot "
+          "of its name, here after \"",
+          Printable(key),
+          "\", and no member with such an ending is read, so the sample would "
+          "be "
+          "lost; wanted names with one dot, or a recipe (docs/recipes.md)")),
+      kDotInName);
+}
+
+// How many unread members are kept while no sample has their key.
+constexpr size_t kMaxUnread = 64;
+
 // Accepts at most 9 digits, so that the number fits.
 std::optional<uint32_t> ParseNumber(absl::string_view digits) {
   uint32_t number = 0;
@@ -40,6 +84,38 @@ std::optional<uint32_t> ParseNumber(absl::string_view digits) {
 }
 
 }  // namespace
+
+absl::Status UnreadMedia(absl::string_view name, absl::string_view what) {
+  return OfKind(
+      DataFaultError(absl::StrCat(
+          "\"", Printable(name), "\" ", what,
+          " and is not read, so the sample would lose it; wanted KEY.jpg, "
+          ".jpeg, "
+          ".png or .webp, KEY.0.jpg and so on, video and audio as docs/data.md "
+          "names them where the model takes them, or a recipe "
+          "(docs/recipes.md)")),
+      kNotRead);
+}
+
+bool IsMediaContent(absl::string_view head) {
+  using Bytes = absl::string_view;
+  constexpr Bytes kHeads[] = {
+      Bytes("\xff\xd8\xff", 3), Bytes("\x89PNG", 4), "GIF8", Bytes("II*\0", 4),
+      Bytes("MM\0*", 4), "OggS", "fLaC", "ID3", Bytes("\x1a\x45\xdf\xa3", 4),
+      Bytes("\x93NUMPY", 6),
+      // base64 of JPEG, PNG, GIF and RIFF
+      "/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR", "data:image/"};
+  const auto begins = [&](Bytes with) { return absl::StartsWith(head, with); };
+  if (begins("BM"))
+    return head.substr(std::min<size_t>(head.size(), 6), 4) ==
+           Bytes("\0\0\0\0", 4);
+  if (begins("RIFF")) {
+    const Bytes form = head.substr(std::min<size_t>(head.size(), 8), 4);
+    return form == "WEBP" || form == "WAVE" || form == "AVI ";
+  }
+  return std::any_of(std::begin(kHeads), std::end(kHeads), begins) ||
+         head.substr(std::min<size_t>(head.size(), 4), 4) == "ftyp";
+}
 
 MemberName ParseMemberName(absl::string_view name) {
   MemberName result;
@@ -96,6 +172,28 @@ class WebDatasetReader::Grouper {
 
   const std::string& key() const { return sample_.key; }
 
+  // Notes a member of the same key that is not read.
+  void AddUnread(Unread unread) {
+    std::optional<Unread>& first = unread_[unread.kind];
+    if (unread.kind == Unread::kText && first.has_value() &&
+        first->stem != unread.stem &&
+        (others_.empty() || others_.back().stem != unread.stem)) {
+      others_.push_back(std::move(unread));
+    } else if (!first.has_value()) {
+      first = std::move(unread);
+    }
+  }
+
+  // Whether it holds as many texts that are not read as it may.
+  bool IsFull() const {
+    return others_.size() >= kMaxUnread && sample_.text.name.empty();
+  }
+  // The other texts that are not read, of a sample that has none.
+  std::vector<Unread> TakeOthers() {
+    return sample_.text.name.empty() ? std::move(others_)
+                                     : std::vector<Unread>();
+  }
+
   void Add(const MemberName& name, TarMember member) {
     if (sample_.end == 0) sample_.begin = member.header;
     sample_.end = member.end;
@@ -103,7 +201,11 @@ class WebDatasetReader::Grouper {
   }
 
   WebDatasetSample Finish() && {
+    if (sample_.fault.ok()) sample_.fault = CheckUnread();
     if (sample_.fault.ok()) sample_.fault = CheckWhole();
+    if (!HasMedia() && unread_[Unread::kUnknown].has_value()) {
+      sample_.unknown = std::move(unread_[Unread::kUnknown]->member);
+    }
     if (sample_.fault.ok()) {
       for (auto& [number, member] : images_.members) {
         sample_.images.push_back(std::move(member));
@@ -224,6 +326,29 @@ class WebDatasetReader::Grouper {
     return absl::OkStatus();
   }
 
+  bool HasMedia() const {
+    return !images_.members.empty() || !videos_.members.empty() ||
+           !clips_.members.empty();
+  }
+
+  absl::Status CheckUnread() {
+    const std::optional<Unread>& text = unread_[Unread::kText];
+    if (sample_.text.name.empty() && text.has_value()) {
+      const absl::Status fault = DotFault(text->member.name, sample_.key);
+      sample_.key = text->stem;
+      return fault;
+    }
+    if (const auto& media = unread_[Unread::kMedia]) {
+      return UnreadMedia(media->member.name, "is media by its name");
+    }
+    if (const auto& content = unread_[Unread::kContent];
+        content.has_value() && !HasMedia()) {
+      return UnreadMedia(content->member.name,
+                         "may be the medium of a sample that has no other");
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckWhole() const {
     if (sample_.text.name.empty()) {
       return Fault(
@@ -264,6 +389,9 @@ class WebDatasetReader::Grouper {
   // Pictures by number, of videos by number.
   absl::btree_map<uint32_t, absl::btree_map<uint32_t, TarMember>> lists_;
   uint32_t pictures_ = 0;  // of all
+  // The first of each kind; then further texts, of other stems.
+  std::array<std::optional<Unread>, 4> unread_;
+  std::vector<Unread> others_;
   uint64_t bytes_ = 0;
 };
 
@@ -279,17 +407,34 @@ absl::StatusOr<std::optional<WebDatasetSample>> WebDatasetReader::Next() {
     if (!next_) {
       BALLAST_ASSIGN_OR_RETURN(next_, tar_.Next());
     }
+    const MemberName name = next_ ? ParseMemberName(next_->name) : MemberName();
+    while (pending_ == nullptr && !unread_.empty() &&
+           (!next_ || unread_.front().key != name.key ||
+            unread_.size() >= kMaxUnread)) {
+      if (std::optional<WebDatasetSample> lost = TakeLost()) return lost;
+    }
     if (!next_) break;
-    const MemberName name = ParseMemberName(next_->name);
-    if (name.kind == MemberName::Kind::kIgnored ||
-        (name.kind == MemberName::Kind::kPicture && !lists_) ||
-        (name.kind == MemberName::Kind::kAudio && !audios_)) {
-      if (next_->type == kTarFile) CountIgnored(name.extension);
+    if (!IsRead(name)) {
+      // Members of other keys may stand between those of a sample.
+      if (pending_ != nullptr &&
+          (unread_.size() >= kMaxUnread || pending_->IsFull())) {
+        break;
+      }
+      if (next_->type == kTarFile) TakeUnread(name, *std::move(next_));
       next_.reset();
       continue;
     }
-    if (pending_ != nullptr && name.key != pending_->key()) break;
-    if (pending_ == nullptr) pending_ = std::make_unique<Grouper>(name);
+    if (pending_ != nullptr &&
+        (name.key != pending_->key() || pending_->IsFull())) {
+      break;
+    }
+    if (pending_ == nullptr) {
+      pending_ = std::make_unique<Grouper>(name);
+      // Those left have this key.
+      for (Unread& unread : std::exchange(unread_, {})) {
+        pending_->AddUnread(std::move(unread));
+      }
+    }
     pending_->Add(name, *std::exchange(next_, std::nullopt));
   }
   return TakePending();
@@ -297,7 +442,66 @@ absl::StatusOr<std::optional<WebDatasetSample>> WebDatasetReader::Next() {
 
 std::optional<WebDatasetSample> WebDatasetReader::TakePending() {
   if (pending_ == nullptr) return std::nullopt;
-  return std::move(*std::exchange(pending_, nullptr)).Finish();
+  const std::unique_ptr<Grouper> grouper = std::exchange(pending_, nullptr);
+  std::vector<Unread> others = grouper->TakeOthers();
+  unread_.insert(unread_.begin(), std::make_move_iterator(others.begin()),
+                 std::make_move_iterator(others.end()));
+  return std::move(*grouper).Finish();
+}
+
+bool WebDatasetReader::IsRead(const MemberName& name) const {
+  return name.kind != MemberName::Kind::kIgnored &&
+         (name.kind != MemberName::Kind::kPicture || lists_) &&
+         (name.kind != MemberName::Kind::kAudio || audios_);
+}
+
+void WebDatasetReader::TakeUnread(const MemberName& name, TarMember member) {
+  CountIgnored(name.extension);
+  if (name.key.empty()) return;
+  Unread unread;
+  unread.key = name.key;
+  const absl::string_view extension = name.extension;
+  const absl::string_view ending = extension.substr(extension.rfind('.') + 1);
+  if (IsOtherMedia(ending)) {
+    unread.kind = Unread::kMedia;
+  } else if (ending == "json" || ending == "txt") {
+    unread.kind = Unread::kText;
+  } else if (MayHoldMedia(ending)) {
+    unread.kind = Unread::kContent;
+  }
+  unread.stem = member.name.substr(0, member.name.rfind('.'));
+  unread.member = std::move(member);
+  if (pending_ != nullptr && name.key == pending_->key()) {
+    pending_->AddUnread(std::move(unread));
+  } else {
+    unread_.push_back(std::move(unread));
+  }
+}
+
+std::optional<WebDatasetSample> WebDatasetReader::TakeLost() {
+  WebDatasetSample sample;
+  const Unread first = std::move(unread_.front());
+  bool is_lost = false;
+  sample.key = first.stem;
+  sample.begin = first.member.header;
+  const auto add = [&](const Unread& one) {
+    is_lost |= one.kind == Unread::kMedia || one.kind == Unread::kText;
+    sample.end = one.member.end;
+  };
+  add(first);
+  unread_.pop_front();
+  while (!unread_.empty() && unread_.front().stem == first.stem) {
+    add(unread_.front());
+    unread_.pop_front();
+  }
+  if (!is_lost) return std::nullopt;
+  const bool has_dot =
+      first.stem.size() > first.key.size() &&
+      absl::StrContains(first.stem.substr(first.stem.rfind('/') + 1), '.');
+  sample.fault = has_dot
+                     ? DotFault(first.member.name, first.key)
+                     : UnreadMedia(first.member.name, "is media by its name");
+  return sample;
 }
 
 void WebDatasetReader::CountIgnored(absl::string_view extension) {

@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_DATA_TAR_WEBDATASET_READER_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,7 +66,18 @@ struct WebDatasetSample {
   std::vector<TarMember> clips;  // of audio
   // INVALID_ARGUMENT with the reason if the sample is bad, otherwise OK.
   absl::Status fault;
+  // Of a sample without media: a member of its key that is not read and whose
+  // name says nothing. Its content may be media (IsMediaContent).
+  std::optional<TarMember> unknown;
 };
+
+// Whether a file that begins with `head` is an image, video, audio or array, or
+// the base64 of an image. 16 bytes suffice. Pure.
+bool IsMediaContent(absl::string_view head);
+
+// A data fault: the member `name` is media, and is not read. `what` says how it
+// is known: "is media by its name".
+absl::Status UnreadMedia(absl::string_view name, absl::string_view what);
 
 // Groups the members of a tar file into samples, as WebDataset does: a member's
 // key is its path up to the first dot of its base name, what follows the dot is
@@ -80,12 +92,15 @@ struct WebDatasetSample {
 //   KEY.0.0.jpg, KEY.0.1.jpg, …        pictures that are video 0, likewise
 //   KEY.wav, .flac, .mp3, .ogg, .opus, .m4a, KEY.0.wav, …
 //                                      audio, likewise
-// Other members are ignored, wherever they are. Thread-compatible.
+// Other members are ignored, wherever they are, unless a sample would lose
+// something: one with a member that is media by its name, or without media
+// beside one that may hold some, is bad; and so is a sample whose members all
+// have a dot in their names that ends their key, as `Dr. Smith.jpg`, each by
+// itself. Thread-compatible.
 class WebDatasetReader {
  public:
-  // As TarReader. Without `lists` pictures of videos are ignored: so they were
-  // before there were such videos, and so they are for models without videos.
-  // Likewise audio without `audios`.
+  // As TarReader. Without `lists` pictures of videos are not read, as for
+  // models without videos. Likewise audio without `audios`.
   WebDatasetReader(FileView file, uint64_t begin, uint64_t end, bool whole,
                    bool lists = true, bool audios = true);
   ~WebDatasetReader();
@@ -108,7 +123,22 @@ class WebDatasetReader {
 
  private:
   class Grouper;
+  // A member that is not read.
+  struct Unread {
+    enum Kind { kMedia, kText, kContent, kUnknown };
+    Kind kind = kUnknown;
+    std::string key;
+    std::string stem;  // its name up to the last dot
+    TarMember member;
+  };
+
+  bool IsRead(const MemberName& name) const;
   void CountIgnored(absl::string_view extension);
+  // Keeps a member that is not read for the sample of its key.
+  void TakeUnread(const MemberName& name, TarMember member);
+  // The first of unread_, and those of its stem, as a sample that is bad;
+  // nullopt if they lose nothing.
+  std::optional<WebDatasetSample> TakeLost();
 
   TarReader tar_;
   const bool lists_;
@@ -116,6 +146,8 @@ class WebDatasetReader {
   // A member already read that belongs to the next sample.
   std::optional<TarMember> next_;
   std::unique_ptr<Grouper> pending_;
+  // Members of keys that have no sample yet; few of them.
+  std::deque<Unread> unread_;
   absl::flat_hash_map<std::string, uint64_t> ignored_;
 };
 

@@ -69,6 +69,7 @@ function tiles(json, rate) {
     [bytes(sent) + '/s', 'to clients'],
     [count(finite(n.ballast_samples_waiting)), 'samples waiting, ' + finite(n.ballast_workers_busy) + ' of ' + finite(n.ballast_workers) + ' workers busy'],
     [bytes(json.memory.in_use), 'of ' + bytes(json.memory.limit) + ' in blocks', full > 0.95 ? 'warn' : ''],
+    ...(json.left_out.length ? [[count(json.left_out.reduce((sum, s) => sum + s.bad, 0)), 'records left out by the index', 'bad']] : []),
     [json.bad_samples_total, 'bad samples of at most ' + json.max_bad_samples, json.bad_samples_total ? 'bad' : ''],
   ];
   $('tiles').replaceChildren(...items.map(([value, label, tone]) =>
@@ -174,6 +175,7 @@ function modules(json) {
         el('i', {class: 'key after'}), 'as trained ', el('b', {}, ratio(m.spread_after))),
       el('p', {class: 'facts'}, even > 1.0005 ? ['balancing makes the slowest rank ', el('b', {}, even.toFixed(2) + ' times'), ' faster'].reduce((p, c) => (p.append(c), p), el('span')) : 'nothing to gain in this step')));
   }
+  if (parts.length && json.costs) parts.push(el('section', {}, el('p', {class: 'facts'}, 'Costs of samples: ' + json.costs + '.')));
   if (!parts.length) {
     parts.push(el('section', {}, el('h2', {}, 'Balance'), el('p', {class: 'facts'}, 'No rank has taken a block yet.')));
   }
@@ -267,6 +269,10 @@ function problems(json) {
   fill('stalls', el('h2', {class: 'bad'}, 'Held up'),
     table(['stage', 'for', 'sample', 'file'], json.stalls.map(s =>
       [s.stage, time(s.seconds), el('td', {class: 'left'}, s.sample ? previewed(s.sample, s.sample) : ''), el('td', {class: 'wide'}, s.file ? `${s.file} at byte ${s.offset}` : '')]), [2, 3]));
+  $('left_out').hidden = !json.left_out.length;
+  fill('left_out', el('h2', {}, 'Left out by the index as bad'),
+    table(['source', 'records', 'of', 'causes'], json.left_out.map(s =>
+      [s.source, s.bad, s.samples + s.bad, el('td', {class: 'wide'}, s.causes.map(c => `${c.records} ${c.cause}, as ${c.example}`).join('; '))]), [0, 3]));
   $('bad').hidden = !json.bad_samples.length;
   fill('bad', el('h2', {}, `Bad samples (${json.bad_samples_total} of at most ${json.max_bad_samples})`),
     table(['sample', 'times', 'reason', 'where'], json.bad_samples.map(b =>

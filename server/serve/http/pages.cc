@@ -189,6 +189,8 @@ std::string PageJson(
       {"bad_samples_total", status.bad_samples_size()},
       {"max_bad_samples", status.max_bad_samples()},
       {"bad_samples", ListJson(status.bad_samples())},
+      {"left_out", ListJson(status.left_out())},
+      {"costs", status.costs()},
       {"stalls", ListJson(status.stalls())}};
   // File names may be any bytes; whatever is not UTF-8 is replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -230,6 +230,9 @@ void ServerState::AddProblems(v1::GetStatusResponse* status) const {
     bad->set_count(entry.count);
   }
   status->set_max_bad_samples(sources_.builder->bad_samples().most());
+  *status->mutable_left_out() = {sources_.left_out.begin(),
+                                 sources_.left_out.end()};
+  status->set_costs(sources_.costs);
   const std::vector<ActiveSample> stalls = sources_.stalls->Stalls();
   // After the time that they were compared with: none is below the limit.
   const absl::Time now = sources_.clock->Now();

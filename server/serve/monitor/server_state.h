@@ -138,6 +138,8 @@ class ServerState {
     Clock* clock = nullptr;      // times the stalls
     // The sources whose images may pass through encoded.
     std::vector<v1::GetStatusResponse::EncodedImages> encoded_images = {};
+    std::vector<v1::LeftOut> left_out = {};
+    std::string costs = "";  // GetStatusResponse.costs
   };
   explicit ServerState(Sources sources);
 

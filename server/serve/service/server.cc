@@ -15,6 +15,7 @@
 #include "common/net_address.h"
 #include "common/status_macros.h"
 #include "server/config/config_validate.h"
+#include "server/data/index/bad_records.h"
 #include "server/files/path_pattern.h"
 #include "server/files/storage.h"
 #include "server/job/revision.h"
@@ -286,6 +287,10 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   BALLAST_RETURN_IF_ERROR(
       ServerSecurity::Load(config.config.security()).status());
   BALLAST_ASSIGN_OR_RETURN(OpenedJob job, OpenJob(config));
+  for (const v1::LeftOut& left_out : job.left_out) {
+    LogWarning("source ", left_out.source(), ": ", DescribeLeftOut(left_out));
+  }
+  LogInfo("costs of samples: ", job.loaded.costs);
   return Start(std::move(job), Clock::Real(), rehearsal);
 }
 
@@ -398,6 +403,8 @@ ServerState::Sources LoaderServer::GetSources(
   sources.stated_memory =
       StatedMemory(server.job_.config, builder->decode_budget().bytes());
   sources.clock = Clock::Real();
+  sources.left_out = server.job_.left_out;
+  sources.costs = server.job_.loaded.costs;
   if (server.ahead_fetcher_ != nullptr) {
     sources.ahead_fetcher = server.ahead_fetcher_.get();
     sources.storage = &Storage::OfProcess();

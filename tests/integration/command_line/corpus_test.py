@@ -91,12 +91,13 @@ class CorpusCommandsTest(tools.ToolTest):
         config = os.path.join(folder, "ballast.yaml")
         lines = self.ok("ballast-server", "index", "--config", config).splitlines()
         self.assertRegex(lines[0], r"^docs: 7 samples, \d+ images, 0 skipped, 1 bad$")
+        self.assertRegex(lines[1], r"^  bad: 1 ")
         listed = re.match(
-            r"^  bad: (?P<file>.+) at byte (?P<offset>\d+), sample (?P<key>\S+): "
+            r"^    (?P<file>.+) at byte (?P<offset>\d+), sample (?P<key>\S+): "
             r"(?P<reason>.+)$",
-            lines[1],
+            lines[2],
         )
-        self.assertIsNotNone(listed, lines[1])
+        self.assertIsNotNone(listed, lines[2])
         self.assertTrue(listed["file"].endswith(os.path.basename(path)))
         self.assertEqual(int(listed["offset"]), member.offset)
         self.assertEqual(listed["key"], member.name.split(".")[0])
@@ -140,7 +141,7 @@ class CorpusCommandsTest(tools.ToolTest):
             self.assertEqual(done.returncode, 1)
             self.assertIn("8 samples have more than", done.stderr.decode())
             reasons = re.findall(
-                r"^  bad: .+, sample \S+: \d+ tokens; batch.max_tokens is 64 ",
+                r"^    .+, sample \S+: \d+ tokens; batch.max_tokens is 64 ",
                 done.stdout.decode(),
                 re.MULTILINE,
             )

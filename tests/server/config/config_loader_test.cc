@@ -90,7 +90,7 @@ TEST(LoadConfig, ReadsAnExampleWithEverySection) {
   EXPECT_EQ(chat.name(), "chat");
   EXPECT_EQ(chat.format(), v1::Source::FORMAT_JSONL);
   EXPECT_EQ(chat.path(), "data/chat.jsonl");
-  EXPECT_EQ(chat.media_root(), "/etc/ballast/data");
+  EXPECT_EQ(chat.media_root(), "data");
   EXPECT_EQ(chat.weight(), 1);
   EXPECT_EQ(chat.index(), "/etc/ballast/.ballast/chat.index");
 
@@ -178,7 +178,10 @@ TEST(LoadConfig, DefaultsAreThoseOfTheExample) {
   want.mutable_topology()->mutable_servers(0)->set_address("127.0.0.1:7070");
   want.mutable_model()->set_tokenizer("bytes");
   want.mutable_model()->set_max_pixels(12845056);
-  want.mutable_sources(1)->set_media_root("/etc/ballast");
+  want.mutable_sources(1)->set_media_root(".");
+  // Those of the example are by hand.
+  *want.mutable_balance()->mutable_cost() =
+      LoadYaml(kSmallest).balance().cost();
   want.mutable_sources(0)->set_weight(1);
   const v1::Config got = LoadYaml(R"(
 sources:
@@ -340,6 +343,103 @@ model:
   EXPECT_EQ(config.model().patch(), 3u);
   EXPECT_THAT(config.model().mean(), ElementsAre(0.1, -0.2, 0));
   EXPECT_EQ(config.model().token_ids().pad(), 0);
+}
+
+// Those of docs/schedule.md.
+TEST(LoadConfig, CostsFollowFromTheModel) {
+  const auto load = [](absl::string_view more) {
+    const auto loaded =
+        ParseConfig(absl::StrCat(kSmallest, more), "F", "/etc/ballast");
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.value_or(LoadedConfig());
+  };
+  for (const char* more :
+       {"", "balance: {cost: {}}\n", "balance: {cost: {model: auto}}\n"}) {
+    const LoadedConfig loaded = load(more);
+    const v1::Balance::Cost& cost = loaded.config.balance().cost();
+    EXPECT_EQ(cost.vision().linear(), 3.883);
+    EXPECT_EQ(cost.vision().quadratic(), 6.144e-5);
+    EXPECT_EQ(cost.language().linear(), 42.42);
+    EXPECT_EQ(cost.language().quadratic(), 6.021e-4);
+    EXPECT_FALSE(cost.has_audio());
+    EXPECT_EQ(cost.model(), "");
+    EXPECT_THAT(loaded.costs, HasSubstr("as of Qwen2.5-VL-7B"));
+  }
+  // A module's backward pass is no coefficient.
+  EXPECT_EQ(load("balance: {cost: {vision: {backward: none}}}\n")
+                .config.balance()
+                .cost()
+                .vision()
+                .linear(),
+            3.883);
+  // A profile without a checkpoint.
+  const LoadedConfig other = load("model: {profile: glm4v}\n");
+  EXPECT_EQ(other.config.balance().cost().language().linear(), 42.42);
+  EXPECT_THAT(other.costs, HasSubstr("7 billion parameters"));
+}
+
+// Configurations that state costs keep theirs, and their fingerprints.
+TEST(LoadConfig, CostsByHandStayAsTheyAre) {
+  const auto loaded = ParseConfig(
+      absl::StrCat(kSmallest,
+                   "balance: {cost: {vision: {quadratic: 0.5}},\n"
+                   "          cost_changes: [{step: 9, cost: {}}]}\n"),
+      "F", "/etc/ballast");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const v1::Balance& balance = loaded->config.balance();
+  EXPECT_EQ(balance.cost().vision().linear(), 1);
+  EXPECT_EQ(balance.cost().vision().quadratic(), 0.5);
+  EXPECT_EQ(balance.cost().language().linear(), 0);
+  EXPECT_EQ(loaded->costs, "as the configuration says");
+  // Each entry has rules of its own.
+  EXPECT_EQ(balance.cost_changes(0).cost().language().linear(), 42.42);
+}
+
+TEST(LoadConfig, CostsFollowFromTheCheckpointBesideTheTokenizer) {
+  const std::string folder = testing::TempDir() + "/checkpoint";
+  mkdir(folder.c_str(), 0700);
+  std::ofstream(folder + "/config.json") << R"({
+      "model_type": "qwen2_5_vl", "hidden_size": 2048, "num_hidden_layers": 36,
+      "num_attention_heads": 16, "num_key_value_heads": 2,
+      "intermediate_size": 11008, "vocab_size": 151936,
+      "vision_config": {"depth": 32, "hidden_size": 1280, "in_chans": 3,
+        "intermediate_size": 3420, "out_hidden_size": 2048, "patch_size": 14,
+        "spatial_merge_size": 2, "temporal_patch_size": 2, "window_size": 112,
+        "fullatt_block_indexes": [7, 15, 23, 31]}})";
+  const auto load = [&](absl::string_view more) {
+    const auto loaded =
+        ParseConfig(absl::StrCat(kSmallest, "model: {tokenizer: \"", folder,
+                                 "/tokenizer.json\"}\n", more),
+                    "F", "/etc/ballast");
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.value_or(LoadedConfig());
+  };
+  const LoadedConfig loaded = load("");
+  EXPECT_NEAR(loaded.config.balance().cost().language().linear(), 18.51, 0.01);
+  EXPECT_EQ(loaded.costs, absl::StrCat("by config.json of ", folder));
+  // A number by hand beside `auto` overrides one.
+  const LoadedConfig some =
+      load("balance: {cost: {model: auto, language: {quadratic: 0}}}\n");
+  EXPECT_EQ(some.config.balance().cost().language().quadratic(), 0);
+  EXPECT_NEAR(some.config.balance().cost().language().linear(), 18.51, 0.01);
+}
+
+TEST(LoadConfig, ReadsAShare) {
+  const auto share = [](absl::string_view text) {
+    return LoadYaml(absl::StrCat(R"(
+sources: [{name: a, format: jsonl, path: a)",
+                                 text, R"(}]
+batch: {global: 8, micro: 4}
+topology: {modules: {language: {}}}
+)"))
+        .sources(0)
+        .max_bad();
+  };
+  EXPECT_EQ(share(""), 0.01);
+  EXPECT_EQ(share(", max_bad: 5%"), 0.05);
+  EXPECT_EQ(share(", max_bad: 0.2"), 0.2);
+  EXPECT_EQ(share(", max_bad: 0"), 0);
+  EXPECT_EQ(share(", max_bad: 100%"), 1);
 }
 
 TEST(LoadConfig, ZeroCostsAreFineWithoutReordering) {

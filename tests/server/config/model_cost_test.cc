@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "server/model/profiles.h"
 
 namespace ballast {
 namespace {
@@ -151,6 +152,42 @@ TEST_F(CountedFlopsTest, CoverAllParametersOfTheCheckpoints) {
   }
 }
 
+// The costs in models/ are those of the checkpoints that they name, to four
+// digits: of config.json where the formula takes it.
+TEST(ModelCostTest, ProfilesHaveTheCostsOfTheirCheckpoints) {
+  const auto expect = [](const v1::ModelCost::Coefficients& found,
+                         const v1::Balance::Coefficients& wanted) {
+    EXPECT_NEAR(found.linear(), wanted.linear(), 1e-3 * wanted.linear());
+    EXPECT_NEAR(found.quadratic(), wanted.quadratic(),
+                1e-3 * wanted.quadratic());
+  };
+  const std::pair<const char*, std::string> profiles[] = {
+      {"qwen2_5_vl", kQwen25Vl7B},
+      {"qwen2_vl", R"({"model_type": "qwen2_vl", "hidden_size": 3584,
+        "num_hidden_layers": 28, "num_attention_heads": 28,
+        "num_key_value_heads": 4, "intermediate_size": 18944,
+        "vocab_size": 152064, "vision_config": {"depth": 32,
+          "embed_dim": 1280, "hidden_size": 3584, "mlp_ratio": 4,
+          "patch_size": 14, "spatial_merge_size": 2}})"},
+      {"qwen3_vl", R"({"model_type": "qwen3_vl", "text_config": {
+        "hidden_size": 4096, "num_hidden_layers": 36,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+        "intermediate_size": 12288, "vocab_size": 151936},
+        "vision_config": {"depth": 27, "hidden_size": 1152,
+          "intermediate_size": 4304, "out_hidden_size": 4096, "patch_size": 16,
+          "spatial_merge_size": 2, "temporal_patch_size": 2,
+          "deepstack_visual_indexes": [8, 16, 24]}})"}};
+  for (const auto& [name, json] : profiles) {
+    const v1::ModelProfile* profile = FindProfile(name);
+    ASSERT_NE(profile, nullptr);
+    const v1::Balance::Cost wanted = CostOf(json);
+    expect(profile->cost().vision(), wanted.vision());
+    expect(profile->cost().language(), wanted.language());
+  }
+  // A model made of another has no cost by it.
+  EXPECT_FALSE(FindProfile("qwen3_5_vl")->has_cost());
+}
+
 TEST(ModelCostTest, OtherFamiliesHaveOtherKeys) {
   const auto qwen2 = CostOf(R"({"model_type": "qwen2_vl", "hidden_size": 1536,
       "num_hidden_layers": 28, "num_attention_heads": 12,
@@ -176,8 +213,8 @@ TEST(ModelCostTest, OtherFamiliesHaveOtherKeys) {
                            4 * (4096. * 4096 + 4096. * 2048) / 4));
 }
 
-// Qwen3.5 at the sizes of transformers' default configurations, the dense 9B and
-// the 35B of which a token passes 3B. The numbers are of the entries of all
+// Qwen3.5 at the sizes of transformers' default configurations, the dense 9B
+// and the 35B of which a token passes 3B. The numbers are of the entries of all
 // matrices and convolutions of transformers' classes (5.23), without input
 // embeddings, with 8 of 256 experts. The recurrence of a delta net adds four
 // products of a head's key and value (Megatron-LM's count).
@@ -199,14 +236,13 @@ TEST(ModelCostTest, Qwen35HasTheParametersOfItsClasses) {
   EXPECT_DOUBLE_EQ(dense.language().linear(),
                    6e-9 * (7936409600 + 24 * recurrence));
   EXPECT_DOUBLE_EQ(dense.language().quadratic(), 6e-9 * 8 * 4096);
-  EXPECT_DOUBLE_EQ(dense.vision().linear(),
-                   6e-9 * (412839936 + 37748736 / 4));
+  EXPECT_DOUBLE_EQ(dense.vision().linear(), 6e-9 * (412839936 + 37748736 / 4));
   EXPECT_DOUBLE_EQ(dense.vision().quadratic(), 6e-9 * 27 * 2 * 1152);
   std::string layers;
   for (int i = 0; i < 40; ++i) {
-    absl::StrAppend(&layers, i == 0 ? "" : ", ",
-                    i % 4 == 3 ? R"("full_attention")"
-                               : R"("linear_attention")");
+    absl::StrAppend(
+        &layers, i == 0 ? "" : ", ",
+        i % 4 == 3 ? R"("full_attention")" : R"("linear_attention")");
   }
   const auto sparse = CostOf(absl::StrCat(
       R"({"model_type": "qwen3_5_moe", "text_config": {"hidden_size": 2048,

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/data/index/bad_records.h"
 #include "server/data/index/index_builder.h"
 #include "server/data/index/index_file.h"
 #include "server/data/source_files.h"
@@ -123,11 +124,15 @@ TEST_F(IndexReuseTest, AnotherTemplateReadsTextsOnly) {
   EXPECT_EQ(report.reused_files, 2);
   EXPECT_EQ(report.reused_samples, 6);
   EXPECT_EQ(report.reused_lengths, 0);
-  EXPECT_EQ(report.known_bad, 1);
-  ASSERT_EQ(report.bad.size(), 1);
+  EXPECT_EQ(report.known_bad, 0);
+  ASSERT_EQ(report.bad.size(), 2);
   EXPECT_EQ(report.bad[0].key, "c");
   EXPECT_EQ(report.bad[0].file, "data/docs-0.tar");
   EXPECT_EQ(report.bad[0].reason, "three");
+  // Of a file that was not read again.
+  EXPECT_EQ(report.bad[1].key, "a");
+  EXPECT_EQ(report.bad[1].file, "data/docs-1.tar");
+  EXPECT_THAT(report.bad[1].reason, HasSubstr("a.jpg"));
 }
 
 TEST_F(IndexReuseTest, OtherLimitsReadOnlyTextsThatMayChange) {
@@ -202,10 +207,24 @@ TEST_F(IndexReuseTest, ReusesLinesToo) {
   EXPECT_EQ(reads_.images, 0);
   EXPECT_EQ(reads_.texts, 3);
   EXPECT_EQ(report.samples, 2);
+  EXPECT_EQ(report.known_bad, 0);
+  ASSERT_EQ(report.bad.size(), 2);
+  EXPECT_EQ(report.bad[0].key, "3");  // known
+  EXPECT_EQ(report.bad[1].key, "4");  // measured again
+  EXPECT_EQ(report.bad[1].offset, 29);
+}
+
+// An index of an older version, or one that was copied alone.
+TEST_F(IndexReuseTest, CountsBadRecordsWithoutTheirList) {
+  const v1::Source source = WriteTars();
+  Build(source, FakeOptions());
+  std::filesystem::remove(BadRecordsPath(folder_ + kOldIndex));
+  IndexOptions options = FakeOptions();
+  options.key.lengths = "other";
+  const IndexReport report = Build(source, options);
   EXPECT_EQ(report.known_bad, 1);
   ASSERT_EQ(report.bad.size(), 1);
-  EXPECT_EQ(report.bad[0].key, "4");
-  EXPECT_EQ(report.bad[0].offset, 29);
+  EXPECT_EQ(report.bad[0].key, "b");
 }
 
 TEST_F(IndexReuseTest, IgnoresADamagedOrOlderIndex) {

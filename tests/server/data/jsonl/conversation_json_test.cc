@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/sample/data_fault.h"
 
 namespace ballast {
 namespace {
@@ -261,11 +262,88 @@ TEST(ConversationJsonTest, RefusesAFileInAKeyThatIsNotRead) {
   // Texts, addresses of pages, and keys next to media that are read.
   for (const char* keys :
        {R"("text": "1.png")", R"("x": "See 1.png", "text": "")",
-        R"("text": "x", "url": "http://a/1.png")",
+        R"("text": "x", "url": "http://a/1.html", "language": "en")",
         R"("text": "x", "id": "1.txt", "n": [1], "none": [], "a": null)",
         R"("text": "x", "image": "1.png", "file_name": "1.png")",
         R"("text": "x", "audio": "1.wav", "wav": "1.wav")"}) {
     EXPECT_EQ(parse(keys), absl::OkStatus()) << keys;
+  }
+}
+
+// Rows of image addresses and of images in other forms.
+TEST(ConversationJsonTest, RefusesMediaInAKeyThatIsNotRead) {
+  const auto parse = [](absl::string_view keys) {
+    return ParseJsonSample(absl::StrCat("{", keys, "}")).status();
+  };
+  for (const char* keys :
+       {R"("text": "A cat", "image_url": "http://a/b")",
+        R"("text": "A cat", "image_base64": "AAAA")",
+        R"("text": "A cat", "img": "aGk=")", R"("text": "A", "jpg": "aGk=")",
+        R"("text": "A cat", "pixel_values": [[[1, 2], [3, 4]]])",
+        R"("text": "A cat", "picture": {"bytes": "aGk="})",
+        R"("text": "A cat", "url": "http://a/1.png?x=1")",
+        // COYO, DataComp and LAION.
+        R"("text": "A", "url": "http://a/b", "width": 4, "height": 5)",
+        R"("text": "A", "url": "http://a/b", "image_phash": "f1")",
+        R"("text": "A", "url": "http://a/b", "clip_b32_similarity_score": 1)",
+        R"("messages": [{"role": "user", "content": "x"}],
+           "image_bytes": "aGk=")"}) {
+    const absl::Status status = parse(keys);
+    EXPECT_FALSE(status.ok()) << keys;
+    EXPECT_EQ(GetBadKind(status), "media under a key that is not read") << keys;
+  }
+  for (const char* keys :
+       {// FineWeb and C4: the address of the page.
+        R"("text": "A", "url": "https://a/b", "dump": "CC", "date": "x",
+           "file_path": "s3://a/b.warc.gz", "language_score": 0.9)",
+        R"("text": "A", "url": "https://a/b", "timestamp": "2019-04-25")",
+        R"("text": "A", "image_id": "17", "num_images": 0, "image_url": "")",
+        R"("text": "A", "image_width": "3", "images": [], "image": null)",
+        R"("text": "A", "image_caption": "A cat", "image_scores": [1, 2])"}) {
+    EXPECT_EQ(parse(keys), absl::OkStatus()) << keys;
+  }
+}
+
+TEST(ConversationJsonTest, RefusesAnswersThatAreMarkedAsUndesired) {
+  const auto parse = [](absl::string_view keys) {
+    return ParseJsonSample(
+               absl::StrCat(R"({"messages": [{"role": "user", "content": "x"},)"
+                            R"({"role": "assistant", "content": "y"}])",
+                            keys, "}"))
+        .status();
+  };
+  for (const char* keys : {R"(, "label": false)", R"(, "kto_tag": false)"}) {
+    const absl::Status status = parse(keys);
+    EXPECT_EQ(GetBadKind(status), "undesired answer") << keys;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("false`"));
+  }
+  for (const char* keys :
+       {R"(, "label": true)", R"(, "label": 0)", R"(, "label": "cat")",
+        R"(, "labels": [false])", R"(, "x": {"label": false})"}) {
+    EXPECT_EQ(parse(keys), absl::OkStatus()) << keys;
+  }
+  // A document's label is a class.
+  EXPECT_TRUE(ParseJsonSample(R"({"text": "x", "label": false})").ok());
+}
+
+TEST(ConversationJsonTest, RefusesMarksWhoseValuesStandElsewhere) {
+  const auto parse = [](absl::string_view text, absl::string_view keys) {
+    return ParseJsonSample(
+               absl::StrCat(R"({"messages": [{"role": "user", "content": ")",
+                            text, R"("}])", keys, "}"))
+        .status();
+  };
+  for (const char* mark : {"<bbox>", "<ref-object>", "<region>"}) {
+    const absl::Status status =
+        parse(absl::StrCat("Where is ", mark, "?"),
+              R"(, "objects": {"ref": ["cat"], "bbox": [[1, 2, 3, 4]]})");
+    EXPECT_EQ(GetBadKind(status), "mark without its value");
+    EXPECT_THAT(std::string(status.message()), HasSubstr(mark));
+    EXPECT_FALSE(parse(mark, R"(, "bbox": [[1, 2, 3, 4]])").ok());
+    // A mark that stands for itself, and values that no mark asks for.
+    EXPECT_EQ(parse(mark, ""), absl::OkStatus());
+    EXPECT_EQ(parse(mark, R"(, "objects": {}, "bbox": [])"), absl::OkStatus());
+    EXPECT_EQ(parse("x", R"(, "bbox": [[1, 2, 3, 4]])"), absl::OkStatus());
   }
 }
 

@@ -251,6 +251,29 @@ def pairs():
         "rejected": ["b"]}), [], [])
 
 
+def unread():
+    """Columns that nothing reads, and without which rows would teach something else."""
+    turns = [[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]]
+    write("unread_label.parquet", pa.table({"messages": turns, "label": [False]}), [], [])
+    write("unread_tag.parquet", pa.table({"messages": turns, "kto_tag": [True]}), [], [])
+    write("unread_image_url.parquet", pa.table(
+        {"messages": turns, "image_url": ["https://a/b"]}), [], [])
+    write("unread_base64.parquet", pa.table({"text": ["q"], "image_base64": ["aGk="]}), [], [])
+    write("unread_coyo.parquet", pa.table({
+        "id": [1], "url": ["https://a/b"], "text": ["A cat"], "width": [4], "height": [5],
+        "image_phash": ["f1"], "clip_similarity_vitb32": [0.3]}), [], [])
+    write("unread_datacomp.parquet", pa.table({
+        "uid": ["a"], "url": ["https://a/b"], "text": ["A cat"], "original_width": [4],
+        "clip_b32_similarity_score": [0.3]}), [], [])
+    # Nothing is lost: pages of text, classes, facts.
+    write("read_fineweb.parquet", pa.table({
+        "text": ["q"], "id": ["a"], "dump": ["CC"], "url": ["https://a/b"], "date": ["x"],
+        "file_path": ["s3://a/b.warc.gz"], "language": ["en"], "language_score": [0.9],
+        "token_count": [3]}), [], [])
+    write("read_class.parquet", pa.table({
+        "messages": turns, "label": [3], "image_id": ["17"], "num_images": [0]}), [], [])
+
+
 def agents():
     """Conversations with tools, as `datasets` writes them: a struct has the fields of all rows."""
     city = pa.struct([("city", pa.string()), ("days", pa.int64())])
@@ -677,7 +700,7 @@ def videos():
 
 
 for make in (finevision, cauldron, llava, openai, other_types, bad_rows, invalid_utf8,
-             turn_weights, fields, pairs, agents, documents, beside, unfit, heads, pages, placed, image_parts, videos):
+             turn_weights, fields, pairs, unread, agents, documents, beside, unfit, heads, pages, placed, image_parts, videos):
     make()
 # Those that are compared row by row apart: they are long, and parsing takes time.
 ROWS_ALONE = ("pages_", "placed_")

@@ -15,6 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
+using ::testing::UnorderedElementsAreArray;
 
 class WebDatasetReaderTest : public ::testing::Test {
  protected:
@@ -58,7 +59,7 @@ TEST_F(WebDatasetReaderTest, GroupsMembers) {
   const auto samples =
       Read(TarEntry("./", "", '5') + TarEntry("./x/a.json", "{}") +
            TarEntry("./x/a.1.PNG", "11") + TarEntry("./x/a.cls", "7") +
-           TarEntry("./x/a.00.jpg", "0") + TarEntry("x/b.seg.png", "s") +
+           TarEntry("./x/a.00.jpg", "0") + TarEntry("x/b.id", "s") +
            TarEntry("x/b.webp", "bbb") + TarEntry("x/b.txt", "hello") +
            TarEntry("x/.hidden", "h") + TarEntry("README", "r") + TarEnd());
   ASSERT_TRUE(status_.ok()) << status_;
@@ -77,7 +78,7 @@ TEST_F(WebDatasetReaderTest, GroupsMembers) {
   EXPECT_EQ(samples[1].text_format, RawSample::TextFormat::kPlain);
   ASSERT_EQ(samples[1].images.size(), 1);
   EXPECT_EQ(samples[1].images[0].size, 3);
-  EXPECT_THAT(ignored_, UnorderedElementsAre(Pair("cls", 1), Pair("seg.png", 1),
+  EXPECT_THAT(ignored_, UnorderedElementsAre(Pair("cls", 1), Pair("id", 1),
                                              Pair("hidden", 1), Pair("", 1)));
 }
 
@@ -149,11 +150,13 @@ TEST_F(WebDatasetReaderTest, PicturesAreVideos) {
       TarEntry("a.0.1.png", "22") + TarEntry("a.txt", "x") +
       TarEntry("a.0.0000.JPG", "1") + TarEntry("a.1.mp4", "video") +
       TarEntry("a.0.jpg", "image") + TarEntry("a.2.0.webp", "333") +
-      TarEntry("a.x.0.jpg", "no number") + TarEntry("a.0.1.2.jpg", "three") +
-      TarEnd();
+      TarEntry("b.x.0.jpg", "no number") + TarEntry("b.txt", "x") +
+      TarEntry("c.0.1.2.jpg", "three") + TarEntry("c.txt", "x") + TarEnd();
   const auto samples = Read(tar);
   ASSERT_TRUE(status_.ok()) << status_;
-  ASSERT_EQ(samples.size(), 1);
+  ASSERT_EQ(samples.size(), 3);
+  EXPECT_THAT(samples[1].fault.message(), HasSubstr("b.x.0.jpg"));
+  EXPECT_THAT(samples[2].fault.message(), HasSubstr("c.0.1.2.jpg"));
   const WebDatasetSample& a = samples[0];
   EXPECT_TRUE(a.fault.ok()) << a.fault;
   ASSERT_EQ(a.images.size(), 1);
@@ -170,8 +173,8 @@ TEST_F(WebDatasetReaderTest, PicturesAreVideos) {
               UnorderedElementsAre(Pair("x.0.jpg", 1), Pair("0.1.2.jpg", 1)));
 }
 
-// As an index has it that was built before, or for a model without videos.
-TEST_F(WebDatasetReaderTest, PicturesOfVideosMayBeIgnored) {
+// For a model without videos.
+TEST_F(WebDatasetReaderTest, PicturesOfVideosMayBeUnread) {
   const std::string path = TestFolder() + "/a.tar";
   const std::string tar = TarEntry("a.0.0.jpg", "1") + TarEntry("a.txt", "x") +
                           TarEntry("a.0.1.jpg", "2") + TarEnd();
@@ -182,13 +185,105 @@ TEST_F(WebDatasetReaderTest, PicturesOfVideosMayBeIgnored) {
                           /*lists=*/false);
   const auto sample = reader.Next();
   ASSERT_TRUE(sample.ok() && sample->has_value()) << sample.status();
-  EXPECT_TRUE((*sample)->fault.ok()) << (*sample)->fault;
+  EXPECT_THAT((*sample)->fault.message(), HasSubstr("a.0.0.jpg"));
   EXPECT_TRUE((*sample)->videos.empty());
-  EXPECT_EQ((*sample)->begin, 1024);
-  EXPECT_EQ((*sample)->end, 2048);
   EXPECT_FALSE(reader.Next()->has_value());
   EXPECT_THAT(reader.ignored(),
               UnorderedElementsAre(Pair("0.0.jpg", 1), Pair("0.1.jpg", 1)));
+}
+
+TEST_F(WebDatasetReaderTest, MediaThatAreNotReadMakeASampleBad) {
+  for (const std::string name :
+       {"a.gif", "a.bmp", "a.jfif", "a.image.jpg", "a.TIFF", "a.m4v"}) {
+    // Before and after the text.
+    for (const bool is_first : {true, false}) {
+      const std::pair<std::string, std::string> text = {"a.txt", "x"};
+      const std::pair<std::string, std::string> media = {name, "y"};
+      const std::string fault =
+          is_first ? Fault({media, text}) : Fault({text, media});
+      EXPECT_THAT(fault, HasSubstr("\"" + name + "\" is media by its name"));
+    }
+  }
+  // Arrays and text forms of an image, where there is no other.
+  for (const std::string name : {"a.npy", "a.jpg.b64", "a.image", "a.pyd"}) {
+    EXPECT_THAT(Fault({{name, "y"}, {"a.txt", "x"}}),
+                HasSubstr("\"" + name + "\" may be the medium"));
+    EXPECT_EQ(Fault({{name, "y"}, {"a.txt", "x"}, {"a.jpg", "z"}}), "");
+  }
+  // A member whose name says nothing is left to who may read it.
+  const auto samples = Read(TarEntry("a.data", "1") + TarEntry("a.txt", "x") +
+                            TarEntry("b.data", "1") + TarEntry("b.txt", "x") +
+                            TarEntry("b.jpg", "x") + TarEnd());
+  ASSERT_EQ(samples.size(), 2);
+  EXPECT_TRUE(samples[0].fault.ok()) << samples[0].fault;
+  ASSERT_TRUE(samples[0].unknown.has_value());
+  EXPECT_EQ(samples[0].unknown->name, "a.data");
+  EXPECT_FALSE(samples[1].unknown.has_value());
+}
+
+TEST_F(WebDatasetReaderTest, KnowsMediaByTheirFirstBytes) {
+  using Bytes = absl::string_view;
+  for (const Bytes head : {Bytes("\xff\xd8\xff\xe0", 4), Bytes("\x89PNG\r\n"),
+                           Bytes("GIF89a"), Bytes("BM\x36\0\0\0\0\0\0\0", 10),
+                           Bytes("RIFF1234WEBPVP8 "), Bytes("RIFF1234WAVEfmt "),
+                           Bytes("\0\0\0\x20"
+                                 "ftypavif",
+                                 12),
+                           Bytes("/9j/4AAQSkZJRg"), Bytes("iVBORw0KGgoAAA"),
+                           Bytes("\x93NUMPY\x01", 7)}) {
+    EXPECT_TRUE(IsMediaContent(head)) << head;
+  }
+  for (const Bytes head :
+       {Bytes(""), Bytes("7"), Bytes("{\"a\": 1}"), Bytes("BMW and others"),
+        Bytes("RIFF1234ACON"), Bytes("a cat on a mat")}) {
+    EXPECT_FALSE(IsMediaContent(head)) << head;
+  }
+}
+
+// A key ends at the first dot: of these pairs none is read, and each is
+// counted.
+TEST_F(WebDatasetReaderTest, EachSampleWithADotInItsNameIsBad) {
+  std::string tar = TarEntry("a.jpg", "x") + TarEntry("a.json", "{}");
+  std::vector<std::string> keys;
+  for (int i = 0; i < 200; ++i) {
+    const std::string whole = absl::StrCat("v1.", i);
+    const std::string words = absl::StrCat("Dr. Smith ", i);
+    tar += TarEntry(whole + ".png", "x") + TarEntry(whole + ".json", "{}") +
+           TarEntry(words + ".jpg", "x") + TarEntry(words + ".json", "{}");
+    keys.push_back(whole);
+    keys.push_back(words);
+  }
+  for (int i = 0; i < 200; ++i) {
+    const std::string figure = absl::StrCat("fig1.", i);
+    tar += TarEntry(figure + ".png", "x") + TarEntry(figure + ".json", "{}");
+    keys.push_back(figure);
+  }
+  tar += TarEntry("z.json", "{}") + TarEnd();
+  std::vector<std::string> bad;
+  size_t good = 0;
+  for (const WebDatasetSample& sample : Read(tar)) {
+    if (sample.fault.ok()) {
+      ++good;
+      continue;
+    }
+    EXPECT_THAT(sample.fault.message(), HasSubstr("first dot"));
+    EXPECT_EQ(GetBadKind(sample.fault), "a dot in the name");
+    bad.push_back(sample.key);
+  }
+  EXPECT_TRUE(status_.ok()) << status_;
+  EXPECT_EQ(good, 2);
+  EXPECT_THAT(bad, UnorderedElementsAreArray(keys));
+}
+
+// Texts of other endings beside a sample's own are ignored.
+TEST_F(WebDatasetReaderTest, MetadataBesideATextIsIgnored) {
+  EXPECT_EQ(Fault({{"a.jpg", "x"},
+                   {"a.json", "{}"},
+                   {"a.meta.json", "{}"},
+                   {"a.id", "7"}}),
+            "");
+  EXPECT_THAT(ignored_,
+              UnorderedElementsAre(Pair("meta.json", 1), Pair("id", 1)));
 }
 
 TEST_F(WebDatasetReaderTest, GivesFaultsOfPicturesTheirReasons) {

@@ -1,0 +1,50 @@
+#ifndef BALLAST_SERVER_DATA_JSONL_UNREAD_KEYS_H_
+#define BALLAST_SERVER_DATA_JSONL_UNREAD_KEYS_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+// Its header takes a second to read.
+namespace simdjson::dom {
+class object;
+}
+
+namespace ballast {
+
+// Keys of JSON and columns that nothing reads, and without which a sample would
+// teach something else: other media, answers marked as undesired, values of
+// marks in the texts. All functions are pure.
+
+// Whether a key or column of this name may hold media or name them:
+// `image_url`, `img`, `jpg`, `pixel_values`; not `image_id`, `num_images` or
+// `caption`.
+bool IsMediaKey(absl::string_view name);
+
+// Whether it says something of a picture, as the lists of addresses on the web
+// do: `width`, `image_phash`, `clip_similarity_vitb32`.
+bool DescribesPicture(absl::string_view name);
+
+// Whether it holds an address: `url`, `URL`, `uri`, `link`.
+bool IsAddressKey(absl::string_view name);
+
+// Whether an address is that of a file of media, by the ending of its path.
+bool IsMediaAddress(absl::string_view address);
+
+// Whether it marks an answer as undesired where it is false: `label`,
+// `kto_tag`.
+bool IsVerdict(absl::string_view name);
+
+// Data faults of an object of JSON: a verdict that is false beside turns; a
+// mark
+// `<bbox>`, `<ref-object>` or `<region>` beside a key with its values; and, of
+// a sample without media, media under a key that is not read. OK also for what
+// is no object.
+absl::Status CheckUnreadKeys(absl::string_view json, bool has_media);
+
+// The same of the object `root` that `json` is.
+absl::Status CheckUnreadKeys(absl::string_view json,
+                             const simdjson::dom::object& root, bool has_media);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DATA_JSONL_UNREAD_KEYS_H_
