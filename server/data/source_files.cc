@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
@@ -33,6 +34,14 @@ std::string RelativeName(absl::string_view directory, absl::string_view path) {
   }
   if (name.empty() || absl::ConsumePrefix(&name, "/")) return std::string(name);
   return std::string(path);
+}
+
+// The folder of a pattern: all that precedes its first wildcard, up to a slash.
+absl::string_view PatternFolder(absl::string_view pattern) {
+  const absl::string_view fixed =
+      pattern.substr(0, pattern.find_first_of("{*?[\\"));
+  const size_t slash = fixed.rfind('/');
+  return slash == fixed.npos ? absl::string_view() : fixed.substr(0, slash + 1);
 }
 
 absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
@@ -71,7 +80,7 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
   std::vector<std::string> paths;
   for (const SourceFile& file : files) paths.push_back(file.path);
   for (uint64_t i = 0; i < files.size(); ++i) {
-    if (files[i].name != index.file_name(i)) {
+    if (!IsNamed(files[i], index.file_name(i))) {
       return stale("file ", i, " is ", files[i].name, ", it knows ",
                    Printable(index.file_name(i)));
     }
@@ -116,7 +125,7 @@ absl::Status NameUnpackedLines(const std::string& folder,
   for (size_t i = 0; i < paths.size(); ++i) {
     SourceFile& file = *compressed[i];
     const uint64_t version = Checksum(absl::StrCat(
-        file.name, "\n", stamps[i].size, "\n", stamps[i].mtime_ns));
+        file.below, "\n", stamps[i].size, "\n", stamps[i].mtime_ns));
     const std::string base = fs::path(file.path).stem().string();
     file.packed = {std::move(file.path), stamps[i]};
     file.path = absl::StrCat(folder, "/", absl::Hex(version, absl::kZeroPad16),
@@ -126,6 +135,12 @@ absl::Status NameUnpackedLines(const std::string& folder,
 }
 
 }  // namespace
+
+bool IsNamed(const SourceFile& file, absl::string_view name) {
+  if (name == file.name || name == file.below) return true;
+  return !file.below.empty() && absl::ConsumeSuffix(&name, file.below) &&
+         absl::EndsWith(name, "/");
+}
 
 std::string LinesFolder(const v1::Source& source, absl::string_view directory) {
   return absl::StrCat(IndexPath(source, directory), ".lines");
@@ -139,11 +154,14 @@ absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
       format->list_files != nullptr
           ? format->list_files(source, directory)
           : Storage::OfProcess().ListFiles(directory, source.path()));
+  const std::string base = ResolvePath(directory, PatternFolder(source.path()));
   std::vector<SourceFile> files;
   files.reserve(paths.size());
   for (std::string& path : paths) {
-    std::string name = RelativeName(directory, path);
-    files.push_back({std::move(path), std::move(name), std::nullopt});
+    SourceFile& file = files.emplace_back();
+    file.name = RelativeName(directory, path);
+    file.below = RelativeName(base, path);
+    file.path = std::move(path);
   }
   if (source.format() == v1::Source::FORMAT_JSONL) {
     BALLAST_RETURN_IF_ERROR(
@@ -160,8 +178,8 @@ IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,
   // Listing the files reports a format that is not read.
   if (format.ok()) {
     if ((*format)->names_media) {
-      media =
-          RelativeName(directory, ResolvePath(directory, source.media_root()));
+      // As it is written: a configuration that has moved means the same.
+      if (source.media_root() != ".") media = source.media_root();
     }
     if ((*format)->key != nullptr) columns = (*format)->key(source, directory);
     absl::StrAppend(&columns, FieldsKey(source));

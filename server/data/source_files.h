@@ -33,7 +33,14 @@ struct SourceFile {
   // may move together with its configuration. Of the compressed file, if any.
   std::string name;
   std::optional<PackedFile> packed;
+  // Relative to the folder of the source's pattern, wherever that is.
+  std::string below = "";
 };
+
+// Whether an index that calls a file `name` means `file`: it has the same place
+// below the folder of the source's pattern. So an index stays fresh for a copy,
+// and for a configuration that has moved. Pure.
+bool IsNamed(const SourceFile& file, absl::string_view name);
 
 // The folder of the unpacked lines of a source with compressed ones.
 std::string LinesFolder(const v1::Source& source, absl::string_view directory);

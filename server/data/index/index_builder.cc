@@ -41,16 +41,24 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
   if ((*index)->digests().sizes != digests_.sizes) return;
   if (!(*index)->HasMediaFacts() || !(*index)->Verify(nullptr).ok()) return;
   index_ = *std::move(index);
-  absl::flat_hash_map<absl::string_view, const SourceFile*> by_name;
-  for (const SourceFile& file : files) by_name.emplace(file.name, &file);
+  absl::flat_hash_map<absl::string_view, const SourceFile*> by_place;
+  for (const SourceFile& file : files) by_place.emplace(file.below, &file);
   // Indexed by the file numbers of the old index. Files that are gone are never
   // read.
   std::vector<SourceFile> known(index_->num_files());
   for (uint64_t i = 0; i < known.size(); ++i) {
-    const auto found = by_name.find(index_->file_name(i));
-    if (found == by_name.end()) continue;
+    // The place is the name, or its end (IsNamed).
+    absl::string_view name = index_->file_name(i);
+    auto found = by_place.find(name);
+    for (size_t slash = name.find('/');
+         found == by_place.end() && slash != name.npos;
+         slash = name.find('/')) {
+      name.remove_prefix(slash + 1);
+      found = by_place.find(name);
+    }
+    if (found == by_place.end()) continue;
     known[i] = *found->second;
-    numbers_.emplace(index_->file_name(i), i);
+    numbers_.emplace(known[i].below, i);
   }
   if (absl::StatusOr<std::vector<BadSample>> bad = ReadBadRecords(*index_);
       bad.ok()) {
@@ -72,7 +80,7 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
 
 std::optional<uint64_t> IndexReuse::Find(const SourceFile& file,
                                          const FileStamp& stamp) const {
-  const auto found = numbers_.find(file.name);
+  const auto found = numbers_.find(file.below);
   if (found == numbers_.end() ||
       !(index_->file_stamp(found->second) == stamp)) {
     return std::nullopt;
@@ -104,10 +112,14 @@ absl::Status IndexReuse::Scan(uint64_t number, FileScanner& scanner) const {
     ++samples;
     scanner.Advance(index_->record(next).offset + index_->record(next).length);
   }
-  const auto bad = bad_.find(scanner.name());
+  std::vector<BadSample> known;
+  if (const auto bad = bad_.find(index_->file_name(number));
+      bad != bad_.end()) {
+    known = bad->second;
+    for (BadSample& one : known) one.file = scanner.name();
+  }
   scanner.AddReused(samples, lengths, index_->file_unreadable(number),
-                    bad == bad_.end() ? std::vector<BadSample>() : bad->second,
-                    index_->media_time_ns(number));
+                    std::move(known), index_->media_time_ns(number));
   return absl::OkStatus();
 }
 

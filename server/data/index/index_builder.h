@@ -76,7 +76,7 @@ class IndexReuse {
   IndexDigests digests_;                    // wanted of index_
   std::shared_ptr<const IndexFile> index_;  // null: nothing is reused
   std::unique_ptr<const FileSource> texts_;
-  absl::flat_hash_map<absl::string_view, uint64_t> numbers_;  // by file's name
+  absl::flat_hash_map<std::string, uint64_t> numbers_;  // by SourceFile::below
   // What the list of the old index has of each file, without bad texts.
   absl::flat_hash_map<std::string, std::vector<BadSample>> bad_;
 };

@@ -459,6 +459,52 @@ TEST_F(IndexBuilderTest, AnotherMediaRootMakesAnIndexStaleButAMoveDoesNot) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+// A configuration is read where it was written, from another folder, and beside
+// a copy of the data.
+TEST_F(IndexBuilderTest, AnIndexKnowsItsFilesByTheirPlaceBelowThePattern) {
+  const std::string data = folder_ + "/data";
+  std::filesystem::create_directories(data + "/a");
+  std::filesystem::create_directories(folder_ + "/elsewhere");
+  WriteTar(data + "/a/docs-0.tar", {{"a.txt", "x"}, {"b.jpg", "no text"}});
+  WriteTar(data + "/docs-1.tar", {{"a.txt", "y"}});
+  v1::Source source = MakeSource(v1::Source::FORMAT_WEBDATASET,
+                                 data + "/{a/docs-0,docs-1}.tar");
+  source.set_index(folder_ + "/index/docs.index");
+  Build(source);
+  const auto fresh = [&](const v1::Source& of, const std::string& directory) {
+    return CheckIndexFresh(of, directory, FakeKey());
+  };
+  EXPECT_EQ(fresh(source, folder_), absl::OkStatus());
+  EXPECT_EQ(fresh(source, folder_ + "/elsewhere"), absl::OkStatus());
+  v1::Source relative = source;
+  relative.set_path("../data/{a/docs-0,docs-1}.tar");
+  EXPECT_EQ(fresh(relative, folder_ + "/elsewhere"), absl::OkStatus());
+  // With its times, as `cp -a` makes one.
+  const std::string copy = folder_ + "/copy";
+  std::filesystem::create_directories(copy + "/a");
+  for (const char* name : {"/a/docs-0.tar", "/docs-1.tar"}) {
+    std::filesystem::copy_file(data + name, copy + name);
+    std::filesystem::last_write_time(
+        copy + name, std::filesystem::last_write_time(data + name));
+  }
+  v1::Source copied = source;
+  copied.set_path(copy + "/{a/docs-0,docs-1}.tar");
+  EXPECT_EQ(fresh(copied, folder_), absl::OkStatus());
+  // A build of it reads nothing anew, and keeps the list of bad records.
+  IndexOptions options = FakeOptions();
+  options.key.lengths = "other";
+  const auto report = BuildIndex(copied, folder_, options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->reused_files, 2);
+  ASSERT_EQ(report->bad.size(), 1);
+  EXPECT_EQ(report->bad[0].file, "copy/a/docs-0.tar");
+  // Files of the same names in other places of the pattern are others.
+  v1::Source swapped = source;
+  swapped.set_path(data + "/{docs-1,a/docs-0}.tar");
+  EXPECT_EQ(fresh(swapped, folder_).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(IndexBuilderTest, AMockSourceHasNoIndex) {
   EXPECT_EQ(BuildIndex(MakeSource(v1::Source::FORMAT_MOCK, ""), folder_,
                        FakeOptions())
