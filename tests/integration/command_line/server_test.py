@@ -39,9 +39,9 @@ class ServerTest(tools.CorpusTest):
                 status,
                 "server", "address", "health", "fingerprint", "data_fingerprint",
                 "delivery",
-                "modules", "batch", "model", "version", "uptime_seconds", "rates",
+                "modules", "batch", "model", "version", "costs", "uptime_seconds", "rates",
                 "workers", "queue", "memory", "cache", "open_streams",
-                "clients_total", "clients", "max_bad_samples", "bad_samples", "stalls",
+                "clients_total", "clients", "left_out", "max_bad_samples", "bad_samples", "stalls",
             )  # fmt: skip
             self.assertEqual(status["bad_samples"], [])
             self.assertEqual(status["stalls"], [])

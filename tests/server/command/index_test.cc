@@ -92,7 +92,7 @@ TEST(IndexTest, ReportsHowMuchItReused) {
   EXPECT_THAT(other_template,
               HasSubstr("reused: places and image sizes of 2 samples in 1 "
                         "files, text lengths of 0\n"));
-  EXPECT_THAT(other_template, HasSubstr("left out as before: 1 bad samples"));
+  EXPECT_THAT(other_template, HasSubstr(", sample 2: not JSON"));
   EXPECT_THAT(index(", system_prompt: Be kind", 200),
               HasSubstr("2 samples in 1 files, text lengths of 2\n"));
 }
