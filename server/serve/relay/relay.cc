@@ -52,8 +52,11 @@ using Inner = net::local::stream_protocol::socket;
 using TlsStream = net::ssl::stream<Socket>;
 
 constexpr int kThreads = 2;
-// Until a client has sent its first frame, TLS included.
+// Until a client has sent its first frame, TLS included; until a peer with too
+// many calls has fewer.
 constexpr std::chrono::seconds kToSpeak(20);
+constexpr absl::Duration kCallsLook = absl::Milliseconds(20);
+constexpr int kCallsLooks = 1000;
 // For a client to take the last bytes.
 constexpr std::chrono::seconds kToTake(1);
 // Pause after an accept that failed, and after a connection that was refused.
@@ -297,7 +300,10 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
         }),
         spoke_([core, number] { core->RemoveSilent(number); }) {}
 
-  ~Connection() { spoke_(); }
+  ~Connection() {
+    spoke_();
+    settings_.calls->Change(peer_.key, counted_calls_, 0);
+  }
 
   void Start() {
     deadline_.expires_after(kToSpeak);
@@ -381,11 +387,12 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
       const absl::StatusOr<absl::Duration> work = meter_.Take(up_, &on_);
       if (!work.ok()) return Expel(std::string(work.status().message()));
       wait = Spend(*work);
+      CountCalls();
       if (meter_.has_spoken()) Speak();
       up_.swap(on_);
     }
     const auto next = [self = this->shared_from_this(), wait] {
-      self->Wait(wait, [self] { self->ReadUp(); });
+      self->Wait(wait, [self] { self->ReadWithRoom(kCallsLooks); });
     };
     if (up_.empty()) return next();
     if (!inner_.is_open() && !Open()) return Close();
@@ -395,6 +402,22 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
                        // gRPC has closed its end; ReadDown closes ours.
                        if (!error) next();
                      });
+  }
+
+  void CountCalls() {
+    settings_.calls->Change(peer_.key, counted_calls_, meter_.open_calls());
+    counted_calls_ = meter_.open_calls();
+  }
+
+  // Reads once the peer may begin calls, which is looked at so many times.
+  void ReadWithRoom(int looks) {
+    if (closed_ || !metered_ || settings_.calls->HasRoom(peer_.key)) {
+      return ReadUp();
+    }
+    if (looks == 0) return Expel("has too many open calls");
+    Wait(kCallsLook, [self = this->shared_from_this(), looks] {
+      self->ReadWithRoom(looks - 1);
+    });
   }
 
   bool Open() {
@@ -423,6 +446,10 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
 
   void WriteDown(size_t bytes) {
     if (closed_) return;
+    if (metered_) {
+      meter_.Watch(absl::string_view(down_).substr(0, bytes));
+      CountCalls();
+    }
     net::async_write(
         stream_, net::buffer(down_.data(), bytes),
         [self = this->shared_from_this(), bytes](Error error, size_t) {
@@ -486,6 +513,7 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
   const std::function<void(const std::string&)> expel_;
   const std::function<void()> spoke_;
   FrameMeter meter_;
+  size_t counted_calls_ = 0;
   std::string up_;
   std::string on_;
   std::string down_;

@@ -66,7 +66,9 @@ std::string RelayedPeer(absl::string_view grpc_peer);
 // frame, of which the oldest gives way; the time until then, 20 s; bytes that
 // are held back (FrameMeter); the work that frames, TLS handshakes and new
 // connections of a peer mean (WorkBudgets): a peer that sends more is read more
-// slowly. With a client_ca, bytes are metered only until the handshake is done.
+// slowly; calls of a peer (OpenCalls): beyond them it is not read until some
+// have ended, and closed after 20 s. With a client_ca, bytes are metered only
+// until the handshake is done.
 //
 // A failed accept never ends the listening: without descriptors it pauses, and
 // a listening socket that has failed is opened again. The relay also connects
@@ -78,6 +80,7 @@ class Relay {
     std::shared_ptr<const LiveTlsMaterial> tls;  // null, or a Unix socket: none
     std::shared_ptr<ConnectionPlaces> places;
     std::shared_ptr<WorkBudgets> budgets;
+    std::shared_ptr<OpenCalls> calls;
     // Gives gRPC its end of a new connection.
     std::function<void(OwnedFd end)> pass;
     // Called once, from a thread of the relay's, with the reason.

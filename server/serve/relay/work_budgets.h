@@ -50,6 +50,33 @@ class WorkBudgets {
   size_t forget_at_ ABSL_GUARDED_BY(mutex_) = kManyPeers;
 };
 
+// The open calls of each peer. Thread-safe.
+class OpenCalls {
+ public:
+  explicit OpenCalls(size_t most) : most_(most) {}
+
+  // Counts `now` in the place of `before` of the peer's calls.
+  void Change(const std::string& peer, size_t before, size_t now) {
+    if (before == now) return;
+    MutexLock lock(&mutex_);
+    size_t& calls = calls_[peer];
+    calls = calls - before + now;
+    if (calls == 0) calls_.erase(peer);
+  }
+
+  // Whether the peer may begin another one.
+  bool HasRoom(const std::string& peer) const {
+    MutexLock lock(&mutex_);
+    const auto found = calls_.find(peer);
+    return found == calls_.end() || found->second < most_;
+  }
+
+ private:
+  const size_t most_;
+  mutable Mutex mutex_;
+  std::map<std::string, size_t> calls_ ABSL_GUARDED_BY(mutex_);
+};
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_SERVE_RELAY_WORK_BUDGETS_H_

@@ -95,6 +95,7 @@ constexpr int kHandshakeTimeoutMs = 20'000;
 // it may do at once.
 constexpr double kPeersShare = 0.25;
 constexpr absl::Duration kPeersBurst = absl::Seconds(1);
+constexpr size_t kMaxCallsPerPeer = 4096;
 // A token has up to 4096 bytes.
 constexpr int kMaxMetadataBytes = 16 << 10;
 
@@ -151,6 +152,7 @@ absl::StatusOr<CallServer> StartCallServer(
       std::make_shared<ConnectionPlaces>(ConnectionPlaces::OfDescriptors());
   settings.budgets = std::make_shared<WorkBudgets>(Cores() * kPeersShare,
                                                    kPeersBurst);
+  settings.calls = std::make_shared<OpenCalls>(kMaxCallsPerPeer);
   settings.pass = [acceptor = started.acceptor.get()](OwnedFd end) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
         connection;

@@ -220,6 +220,7 @@ def main():
     end = time.monotonic() + seconds
     opened = 0
     if sends is None:
+        print("begun", flush=True)
         while time.monotonic() < end and opened < 100_000:
             try:
                 connect(address).close()
@@ -228,7 +229,7 @@ def main():
             opened += 1
         print(f"{opened} connections")
         return
-    attackers, lost = [], 0
+    attackers, lost, begun = [], 0, False
     waits = selectors.DefaultSelector()
     while time.monotonic() < end:
         # Those that the server has closed come again, as a stranger would.
@@ -241,6 +242,9 @@ def main():
                 break
             waits.register(one.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, one)
             attackers.append(one)
+        if not begun:
+            print("begun", flush=True)
+            begun = True
         busy = False
         for key, events in waits.select(0.05):
             one = key.data

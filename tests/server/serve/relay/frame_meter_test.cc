@@ -16,6 +16,7 @@ constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 enum : uint8_t { kData, kHeaders, kPriority, kReset, kSettings, kPing = 6 };
 constexpr uint8_t kContinuation = 9;
 constexpr uint8_t kEnd = 4;  // END_HEADERS
+constexpr uint8_t kAck = 1;
 
 // A frame by RFC 9113, 4.1.
 std::string Frame(uint8_t type, const std::string& payload, uint8_t flags = 0) {
@@ -121,6 +122,51 @@ TEST(FrameMeterTest, OfOtherProtocolsTheFirstBytesGoOn) {
   EXPECT_FALSE(meter.has_spoken());
 }
 
+// A stream ends by either side's RST_STREAM, or by END_STREAM of the server.
+TEST(FrameMeterTest, CountsOpenCalls) {
+  const auto of = [](std::string frame, char stream) {
+    frame[8] = stream;
+    return frame;
+  };
+  FrameMeter meter;
+  std::string sent = kPreface;
+  for (char stream = 1; stream <= 9; stream += 2) {
+    sent += of(Frame(kHeaders, "h", kEnd), stream);
+  }
+  // Trailers begin no call.
+  sent += of(Frame(kHeaders, "t", kEnd), 9) + of(Frame(kReset, "1234"), 3);
+  TakeAll(&meter, sent, 7);
+  EXPECT_EQ(meter.open_calls(), 4u);
+  const std::string answers = of(Frame(kHeaders, "headers", kEnd), 1) +
+                              of(Frame(kData, "data"), 1) +
+                              of(Frame(kHeaders, "trailers", kEnd | 1), 1) +
+                              of(Frame(kReset, "1234"), 5) +
+                              of(Frame(kData, "", 1), 7);
+  for (size_t i = 0; i < answers.size(); i += 5) {
+    meter.Watch(absl::string_view(answers).substr(i, 5));
+  }
+  EXPECT_EQ(meter.open_calls(), 1u);
+}
+
+TEST(FrameMeterTest, UnansweredFramesAreBounded) {
+  for (const uint8_t type : {uint8_t{kSettings}, uint8_t{kPing}}) {
+    FrameMeter meter;
+    std::string on;
+    ASSERT_TRUE(meter.Take(kPreface, &on).ok());
+    for (size_t i = 0; i < 1000; ++i) {
+      ASSERT_TRUE(meter.Take(Frame(type, "12345678"), &on).ok());
+      // The client's answers to the server are no questions.
+      ASSERT_TRUE(meter.Take(Frame(type, "12345678", kAck), &on).ok());
+      if (i >= 63) meter.Watch(Frame(type, "12345678", kAck));
+    }
+    ASSERT_TRUE(meter.Take(Frame(type, "12345678"), &on).ok());
+    EXPECT_THAT(std::string(meter.Take(Frame(type, "12345678"), &on)
+                                .status()
+                                .message()),
+                HasSubstr("more than 64 SETTINGS and PING"));
+  }
+}
+
 TEST(FrameMeterTest, EveryFrameMeansWork) {
   FrameMeter meter;
   std::string on;
@@ -133,6 +179,7 @@ TEST(FrameMeterTest, EveryFrameMeansWork) {
   absl::Duration pings;
   for (int i = 0; i < 1000; ++i) {
     pings += *meter.Take(Frame(kPing, "12345678"), &on);
+    meter.Watch(Frame(kPing, "12345678", kAck));
   }
   EXPECT_GE(pings, absl::Milliseconds(10));
   EXPECT_LT(pings, calls);

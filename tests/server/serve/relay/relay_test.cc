@@ -97,6 +97,7 @@ class RelayTest : public ::testing::Test {
     Relay::Settings settings;
     settings.places = places_ = std::make_shared<ConnectionPlaces>(places);
     settings.budgets = std::make_shared<WorkBudgets>(1000, absl::Hours(1));
+    settings.calls = std::make_shared<OpenCalls>(1000);
     settings.pass = [this](OwnedFd end) { passed_.Add(std::move(end)); };
     auto relay = Relay::Start(*std::move(sockets), std::move(settings));
     ASSERT_TRUE(relay.ok()) << relay.status();
