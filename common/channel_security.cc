@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <utility>
 
 #include <grpc/grpc_security_constants.h>
@@ -12,6 +13,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/log.h"
+#include "common/mutex.h"
 #include "common/net_address.h"
 #include "common/pem_files.h"
 #include "common/small_file.h"
@@ -32,6 +35,55 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
       Annotate(CheckToken(line), absl::StrCat("--token-file: ", path, ":1")));
   return std::string(line);
 }
+
+// The token in a file that may be replaced meanwhile. Thread-safe.
+class TokenFile {
+ public:
+  TokenFile(std::string path, std::string token)
+      : path_(std::move(path)), token_(std::move(token)) {}
+
+  std::string Read() {
+    absl::StatusOr<std::string> token = ReadToken(path_);
+    MutexLock lock(&mutex_);
+    if (token.ok()) {
+      token_ = *std::move(token);
+      fault_.clear();
+    } else if (fault_ != token.status().message()) {
+      fault_ = std::string(token.status().message());
+      LogWarning(fault_, "; calls go on with the token that it held before");
+    }
+    return token_;
+  }
+
+ private:
+  const std::string path_;
+  Mutex mutex_;
+  std::string token_ ABSL_GUARDED_BY(mutex_);
+  std::string fault_ ABSL_GUARDED_BY(mutex_);  // the last one logged
+};
+
+// Adds the token to each call, as grpc::AccessTokenCredentials do with one that
+// stays.
+class TokenPlugin final : public grpc::MetadataCredentialsPlugin {
+ public:
+  explicit TokenPlugin(std::function<std::string()> token)
+      : token_(std::move(token)) {}
+
+  // A small file at most: not worth a thread for each call.
+  bool IsBlocking() const override { return false; }
+  const char* GetType() const override { return "bearer token"; }
+  grpc::Status GetMetadata(
+      grpc::string_ref /*service_url*/, grpc::string_ref /*method_name*/,
+      const grpc::AuthContext& /*channel*/,
+      std::multimap<grpc::string, grpc::string>* metadata) override {
+    metadata->emplace("authorization", absl::StrCat("Bearer ", token_()));
+    return grpc::Status::OK;
+  }
+  grpc::string DebugString() override { return "a bearer token"; }
+
+ private:
+  const std::function<std::string()> token_;
+};
 
 }  // namespace
 
@@ -79,6 +131,10 @@ absl::StatusOr<ChannelSecurity> LoadChannelSecurity(
   security.server_name = files.tls_server_name;
   if (!files.token_file.empty()) {
     BALLAST_ASSIGN_OR_RETURN(security.token, ReadToken(files.token_file));
+    security.current_token =
+        [file = std::make_shared<TokenFile>(files.token_file, security.token)] {
+          return file->Read();
+        };
   }
   return security;
 }
@@ -107,7 +163,11 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
   }
   if (security.token.empty()) return channel;
   return grpc::CompositeChannelCredentials(
-      channel, grpc::AccessTokenCredentials(security.token));
+      channel,
+      security.current_token == nullptr
+          ? grpc::AccessTokenCredentials(security.token)
+          : grpc::MetadataCredentialsFromPlugin(
+                std::make_unique<TokenPlugin>(security.current_token)));
 }
 
 void SetSecurityArguments(const ChannelSecurity& security,

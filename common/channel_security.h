@@ -1,6 +1,7 @@
 #ifndef BALLAST_COMMON_CHANNEL_SECURITY_H_
 #define BALLAST_COMMON_CHANNEL_SECURITY_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -27,21 +28,29 @@ struct SecurityFiles {
   // The name in the servers' certificates, if it is not the host of their
   // addresses. Requires tls_ca.
   std::string tls_server_name;
-  // A file whose first line is the bearer token.
+  // A file whose first line is the bearer token. Each call reads it again.
   std::string token_file;
 };
 
-// The contents of SecurityFiles. A plain value; the default is no security.
+// The contents of SecurityFiles. The default is no security.
 struct ChannelSecurity {
   std::string ca;  // empty: no TLS
   std::string cert;
   std::string key;
   std::string server_name;
   std::string token;  // empty: none
+  // The token of each call, asked at its start; null: always `token`. Called
+  // from gRPC's threads, so it must not wait.
+  std::function<std::string()> current_token;
 };
+
+// What a server shows to other servers, asked before each connection: its
+// certificate is renewed while it runs.
+using PeerSecurity = std::function<ChannelSecurity()>;
 
 // Reads and checks `files`. Messages name the command-line option (--tls-ca,
 // --tls-cert, --tls-key, --tls-server-name, --token-file). Blocks on the disk.
+// A token file that is faulty later is logged, and the token before stays.
 // Errors: as ReadTlsIdentity and ReadTlsAuthorities; INVALID_ARGUMENT (an
 // option without the one that it requires, a damaged token).
 absl::StatusOr<ChannelSecurity> LoadChannelSecurity(const SecurityFiles& files);

@@ -1,5 +1,6 @@
 #include "common/channel_security.h"
 
+#include <cstdio>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -58,6 +59,22 @@ TEST(LoadChannelSecurity, TheTokenIsTheFirstLine) {
   const auto security = LoadChannelSecurity(files);
   ASSERT_TRUE(security.ok()) << security.status();
   EXPECT_EQ(security->token, kToken);
+}
+
+// A rank lives as long as its training, and its token does not.
+TEST(LoadChannelSecurity, EachCallHasTheTokenThatTheFileHoldsThen) {
+  const std::string next = "the-token-after-it";
+  SecurityFiles files;
+  files.token_file = WriteTestFile("token", std::string(kToken) + "\n");
+  const auto security = LoadChannelSecurity(files);
+  ASSERT_TRUE(security.ok()) << security.status();
+  EXPECT_EQ(security->current_token(), kToken);
+  WriteTestFile("token", "short");
+  EXPECT_EQ(security->current_token(), kToken);
+  WriteTestFile("token", next + "\n");
+  EXPECT_EQ(security->current_token(), next);
+  remove(files.token_file.c_str());
+  EXPECT_EQ(security->current_token(), next);
 }
 
 TEST(LoadChannelSecurity, AFaultyTokenIsNotRepeated) {

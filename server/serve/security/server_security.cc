@@ -202,25 +202,38 @@ absl::StatusOr<ServerSecurity> ServerSecurity::Load(
     const v1::Security::Tls& tls = security.tls();
     BALLAST_ASSIGN_OR_RETURN(TlsMaterial material, ReadTls(tls));
     WarnOfReaders("security.tls.key", tls.key());
-    loaded.to_peers_.ca = material.client_ca;
     if (!tls.ca().empty()) {
       BALLAST_ASSIGN_OR_RETURN(
-          loaded.to_peers_.ca,
+          loaded.ca_of_peers_,
           ReadTlsAuthorities({"security.tls.ca", tls.ca()}));
     }
-    loaded.to_peers_.cert = material.identity.cert;
-    loaded.to_peers_.key = material.identity.key;
     loaded.tls_ = std::make_shared<LiveTlsMaterial>(
         std::make_shared<const TlsMaterial>(std::move(material)));
     loaded.tls_files_ = tls;
   }
   if (!security.tokens_file().empty()) {
     BALLAST_ASSIGN_OR_RETURN(TokenList tokens, ReadTokens(security));
-    loaded.to_peers_.token = tokens.own();
     loaded.tokens_ = std::make_shared<LiveTokens>(
         std::make_shared<const TokenList>(std::move(tokens)));
   }
   return loaded;
+}
+
+PeerSecurity ServerSecurity::to_peers() const {
+  return [tls = tls_, tokens = tokens_, ca = ca_of_peers_] {
+    ChannelSecurity security;
+    if (tls != nullptr) {
+      const std::shared_ptr<const TlsMaterial> material = tls->Get();
+      security.ca = ca.empty() ? material->client_ca : ca;
+      security.cert = material->identity.cert;
+      security.key = material->identity.key;
+    }
+    if (tokens != nullptr) {
+      security.token = tokens->Get()->own();
+      security.current_token = [tokens] { return tokens->Get()->own(); };
+    }
+    return security;
+  };
 }
 
 absl::Status ServerSecurity::Reload(const v1::Security& security) {

@@ -119,9 +119,10 @@ class ServerSecurity {
   // and logs it; false without TLS. Errors: as Load; then nothing has changed.
   absl::StatusOr<bool> RenewTls();
 
-  // Security of connections to the job's other servers: this server's own
-  // certificate and the first token of the job, as of Load.
-  const ChannelSecurity& to_peers() const { return to_peers_; }
+  // Security of new connections to the job's other servers: this server's own
+  // certificate and the first token of the job, as of the last Load, Reload or
+  // RenewTls. May be called when this is gone.
+  PeerSecurity to_peers() const;
 
  private:
   using LiveTokens = LiveValue<std::shared_ptr<const TokenList>>;
@@ -134,7 +135,7 @@ class ServerSecurity {
   v1::Security::Tls tls_files_;
   // Shared with the listening ports; null: no token is needed.
   std::shared_ptr<LiveTokens> tokens_;
-  ChannelSecurity to_peers_;
+  std::string ca_of_peers_;  // empty: the clients' CA
 };
 
 }  // namespace ballast

@@ -139,12 +139,12 @@ absl::string_view Advice(absl::StatusCode code) {
 
 }  // namespace
 
-ComparedServers::Call GrpcHistoryCall(ChannelSecurity security) {
+ComparedServers::Call GrpcHistoryCall(PeerSecurity security) {
   return [security = std::move(security)](
              const std::string& address,
              uint32_t seconds) -> absl::StatusOr<v1::GetHistoryResponse> {
     BALLAST_ASSIGN_OR_RETURN(const auto channel,
-                             MakePeerChannel(address, security, kMaxBytes));
+                             MakePeerChannel(address, security(), kMaxBytes));
     const auto stub = v1::MetricsService::NewStub(channel);
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kDeadline);

@@ -71,7 +71,7 @@ class ComparedServers {
 // separate connection. Blocks for at most two seconds and takes at most 1 MiB.
 // Errors: as the call, with advice where a server does not know it or refuses
 // the credentials; as ChannelCredentialsFor. For any number of threads.
-ComparedServers::Call GrpcHistoryCall(ChannelSecurity security);
+ComparedServers::Call GrpcHistoryCall(PeerSecurity security);
 
 }  // namespace ballast
 

@@ -45,13 +45,13 @@ constexpr std::chrono::seconds kPeerDeadline(2);
 
 class GrpcPeerCaller final : public PeerCaller {
  public:
-  explicit GrpcPeerCaller(ChannelSecurity security)
+  explicit GrpcPeerCaller(PeerSecurity security)
       : security_(std::move(security)) {}
 
   absl::StatusOr<v1::AttachResponse> Attach(
       const std::string& address) override {
     BALLAST_ASSIGN_OR_RETURN(const auto channel,
-                             MakePeerChannel(address, security_));
+                             MakePeerChannel(address, security_()));
     const auto stub = v1::LoaderService::NewStub(channel);
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kPeerDeadline);
@@ -76,7 +76,7 @@ class GrpcPeerCaller final : public PeerCaller {
   }
 
  private:
-  const ChannelSecurity security_;
+  const PeerSecurity security_;
   Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   // Context of the Attach in progress; null without one.
@@ -85,7 +85,7 @@ class GrpcPeerCaller final : public PeerCaller {
 
 }  // namespace
 
-std::unique_ptr<PeerCaller> MakeGrpcPeerCaller(ChannelSecurity security) {
+std::unique_ptr<PeerCaller> MakeGrpcPeerCaller(PeerSecurity security) {
   return std::make_unique<GrpcPeerCaller>(std::move(security));
 }
 

@@ -49,7 +49,7 @@ class PeerCaller {
 };
 
 // Makes calls over gRPC, secured by `security`.
-std::unique_ptr<PeerCaller> MakeGrpcPeerCaller(ChannelSecurity security);
+std::unique_ptr<PeerCaller> MakeGrpcPeerCaller(PeerSecurity security);
 
 // Checks that all servers of a job were started with the same configuration and
 // index. A server of topology.meeting compares itself with the server named

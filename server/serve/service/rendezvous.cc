@@ -26,8 +26,10 @@ class RendezvousForwarder::Call final : public grpc::ServerUnaryReactor {
     forwarder_->calls_->Begin();
   }
 
-  void Start(v1::RendezvousResponse* response) {
-    forwarder_->stub_->async()->Rendezvous(
+  void Start(std::shared_ptr<v1::LoaderService::Stub> stub,
+             v1::RendezvousResponse* response) {
+    stub_ = std::move(stub);
+    stub_->async()->Rendezvous(
         context_.get(), &request_, response, [this](grpc::Status status) {
           Finish(ToGrpcStatus(forwarder_->Annotated(status)));
         });
@@ -45,43 +47,55 @@ class RendezvousForwarder::Call final : public grpc::ServerUnaryReactor {
   RendezvousForwarder* const forwarder_;
   const std::unique_ptr<grpc::ClientContext> context_;
   v1::RendezvousRequest request_;
+  std::shared_ptr<v1::LoaderService::Stub> stub_;
 };
 
 RendezvousForwarder::RendezvousForwarder(std::string address,
-                                         const ChannelSecurity& security,
+                                         PeerSecurity security,
                                          std::string fingerprint,
                                          CallCount* calls)
     : address_(std::move(address)),
+      security_(std::move(security)),
       fingerprint_(std::move(fingerprint)),
-      calls_(calls) {
-  const auto channel = MakePeerChannel(address_, security);
-  cannot_connect_ = channel.status();
-  if (channel.ok()) stub_ = v1::LoaderService::NewStub(*channel);
-}
+      calls_(calls) {}
 
 RendezvousForwarder::~RendezvousForwarder() = default;
+
+absl::StatusOr<std::shared_ptr<v1::LoaderService::Stub>>
+RendezvousForwarder::GetStub() {
+  const ChannelSecurity security = security_();
+  if (stub_ != nullptr && security.cert == cert_) return stub_;
+  BALLAST_ASSIGN_OR_RETURN(const auto channel,
+                           MakePeerChannel(address_, security));
+  stub_ = v1::LoaderService::NewStub(channel);
+  cert_ = security.cert;
+  return stub_;
+}
 
 grpc::ServerUnaryReactor* RendezvousForwarder::Open(
     grpc::CallbackServerContext* context, const v1::RendezvousRequest& request,
     v1::RendezvousResponse* response) {
   auto* call = new Call(this, context, request);
-  bool draining = false;
+  absl::StatusOr<std::shared_ptr<v1::LoaderService::Stub>> stub =
+      absl::UnavailableError(
+          "the server is draining; meet through another server of the job");
   {
     MutexLock lock(&mutex_);
-    draining = draining_;
+    if (!draining_) {
+      stub = GetStub();
+      if (!stub.ok()) {
+        stub = Annotate(stub.status(),
+                        absl::StrCat("the job's groups meet at server ",
+                                     address_));
+      }
+    }
     open_.insert(call);
   }
-  if (draining || stub_ == nullptr) {
-    call->Finish(ToGrpcStatus(
-        draining ? absl::UnavailableError(
-                       "the server is draining; meet through another server "
-                       "of the job")
-                 : Annotate(cannot_connect_,
-                            absl::StrCat("the job's groups meet at server ",
-                                         address_))));
-    return call;
+  if (stub.ok()) {
+    call->Start(*std::move(stub), response);
+  } else {
+    call->Finish(ToGrpcStatus(stub.status()));
   }
-  call->Start(response);
   return call;
 }
 

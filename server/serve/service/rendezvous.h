@@ -32,7 +32,7 @@ class RendezvousForwarder {
   // `address` is the server where groups meet. `fingerprint` is the hash of
   // this server's fingerprint, which the other server compares with its own.
   // `calls` counts the open calls; it is not owned and must outlive this.
-  RendezvousForwarder(std::string address, const ChannelSecurity& security,
+  RendezvousForwarder(std::string address, PeerSecurity security,
                       std::string fingerprint, CallCount* calls);
   ~RendezvousForwarder();
 
@@ -51,13 +51,17 @@ class RendezvousForwarder {
 
   absl::Status Annotated(const grpc::Status& status) const;
   void Forget(Call* call);
+  // Connects anew once this server's certificate is another.
+  absl::StatusOr<std::shared_ptr<v1::LoaderService::Stub>> GetStub()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string address_;
+  const PeerSecurity security_;
   const std::string fingerprint_;
   CallCount* const calls_;
-  absl::Status cannot_connect_;
-  std::unique_ptr<v1::LoaderService::Stub> stub_;  // null if cannot_connect_
   mutable Mutex mutex_;
+  std::shared_ptr<v1::LoaderService::Stub> stub_ ABSL_GUARDED_BY(mutex_);
+  std::string cert_ ABSL_GUARDED_BY(mutex_);  // of stub_'s connection
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<Call*> open_ ABSL_GUARDED_BY(mutex_);
 };

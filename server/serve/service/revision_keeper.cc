@@ -23,7 +23,7 @@ constexpr size_t kAskedAtOnce = 16;
 
 class GrpcRevisionPeers final : public RevisionPeers {
  public:
-  explicit GrpcRevisionPeers(ChannelSecurity security)
+  explicit GrpcRevisionPeers(PeerSecurity security)
       : security_(std::move(security)) {}
 
   absl::StatusOr<v1::GetRevisionsResponse> GetRevisions(
@@ -57,7 +57,7 @@ class GrpcRevisionPeers final : public RevisionPeers {
                                 absl::Duration patience, const Method& method) {
     BALLAST_ASSIGN_OR_RETURN(
         const auto channel,
-        MakePeerChannel(address, security_, kMaxAnswerBytes));
+        MakePeerChannel(address, security_(), kMaxAnswerBytes));
     const auto stub = v1::RevisionService::NewStub(channel);
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() +
@@ -77,7 +77,7 @@ class GrpcRevisionPeers final : public RevisionPeers {
     return response;
   }
 
-  const ChannelSecurity security_;
+  const PeerSecurity security_;
   Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> open_ ABSL_GUARDED_BY(mutex_);
@@ -108,7 +108,7 @@ absl::Status AskAll(
   return absl::OkStatus();
 }
 
-std::unique_ptr<RevisionPeers> MakeGrpcRevisionPeers(ChannelSecurity security) {
+std::unique_ptr<RevisionPeers> MakeGrpcRevisionPeers(PeerSecurity security) {
   return std::make_unique<GrpcRevisionPeers>(std::move(security));
 }
 

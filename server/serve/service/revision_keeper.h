@@ -49,7 +49,7 @@ absl::Status AskAll(
                                      const v1::AgreeResponse& answer)>& each);
 
 // Makes calls over gRPC, secured by `security`.
-std::unique_ptr<RevisionPeers> MakeGrpcRevisionPeers(ChannelSecurity security);
+std::unique_ptr<RevisionPeers> MakeGrpcRevisionPeers(PeerSecurity security);
 
 // Keeps and changes the revisions of the job at one server: the calls and the
 // thread around RevisionMember. Thread-safe.

@@ -191,8 +191,11 @@ TEST_F(TlsTest, ServersCallEachOtherOverTls) {
   const auto server = Start(ServerSide());
   ASSERT_NE(server, nullptr);
   const std::string address = server->addresses()[0];
-  EXPECT_TRUE(MakeGrpcPeerCaller(ClientSide(&ca_))->Attach(address).ok());
-  EXPECT_FALSE(MakeGrpcPeerCaller({})->Attach(address).ok());
+  const auto caller = [](const ChannelSecurity& security) {
+    return MakeGrpcPeerCaller([security] { return security; });
+  };
+  EXPECT_TRUE(caller(ClientSide(&ca_))->Attach(address).ok());
+  EXPECT_FALSE(caller({})->Attach(address).ok());
 }
 
 // The error of a server that does not start after a change of its security.
@@ -332,6 +335,19 @@ TEST_F(RenewalTest, HandshakesUseTheNewFilesAndStreamsContinue) {
   Write(old_);
   ASSERT_TRUE(server_->Reload(config_).ok());
   ExpectOf(old_, new_);
+}
+
+TEST_F(RenewalTest, AServerShowsOthersItsRenewedCertificate) {
+  Write(old_);
+  auto server = ServerSecurity::Load(config_.security());
+  ASSERT_TRUE(server.ok()) << server.status();
+  const PeerSecurity to_peers = server->to_peers();
+  const ChannelSecurity before = to_peers();
+  Write(new_);
+  ASSERT_TRUE(*server->RenewTls());
+  EXPECT_NE(to_peers().cert, before.cert);
+  EXPECT_NE(to_peers().key, before.key);
+  EXPECT_NE(to_peers().ca, before.ca);
 }
 
 TEST_F(RenewalTest, RenewTlsFindsNewFilesOnce) {

@@ -123,6 +123,48 @@ TEST_F(UnixTokenTest, ReloadsTokensWithTheConfiguration) {
   EXPECT_TRUE(TryAttach(kAddress, With(kNight)).ok());
 }
 
+// A token is rotated under a running rank: its file and the server's change.
+TEST_F(UnixTokenTest, ARunningClientGoesOnWithTheTokenOfItsFile) {
+  ASSERT_NE(server_, nullptr);
+  SecurityFiles files;
+  files.token_file = WriteTestFile("client-token", std::string(kDay) + "\n");
+  const auto security = LoadChannelSecurity(files);
+  ASSERT_TRUE(security.ok()) << security.status();
+  const auto client = LoaderClient::CreateSecure(kAddress, *security);
+  EXPECT_TRUE(client->GetSchedule(0).ok());
+
+  v1::Config config;
+  config.mutable_serve()->set_read_attempts(3);
+  config.mutable_serve()->set_read_timeout(30);
+  config.mutable_serve()->set_stall_after(10);
+  *config.mutable_security() = DaySecurity();
+  const std::string next = "token-of-the-next-month";
+  config.mutable_security()->set_tokens_file(
+      WriteTestFile("next-tokens", next + " day\n"));
+  ASSERT_TRUE(server_->Reload(config).ok());
+  EXPECT_EQ(client->GetSchedule(1).status().code(),
+            absl::StatusCode::kUnauthenticated);
+  WriteTestFile("client-token", next + "\n");
+  const auto schedule = client->GetSchedule(1);
+  EXPECT_TRUE(schedule.ok()) << schedule.status();
+  const absl::Status pulled = TryPull(kAddress, *security);
+  EXPECT_TRUE(pulled.ok()) << pulled;
+}
+
+TEST(PeerSecurityTest, AServerShowsOthersWhatItHasReadLast) {
+  v1::Security security = DaySecurity();
+  auto server = ServerSecurity::Load(security);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const PeerSecurity to_peers = server->to_peers();
+  const ChannelSecurity opened = to_peers();
+  EXPECT_EQ(opened.current_token(), kDay);
+  security.set_tokens_file(
+      WriteTestFile("new-tokens", std::string(kNight) + " day\n"));
+  ASSERT_TRUE(server->Reload(security).ok());
+  EXPECT_EQ(opened.current_token(), kNight);  // of a connection that is open
+  EXPECT_EQ(to_peers().token, kNight);
+}
+
 TEST_F(UnixTokenTest, RequiresATokenWithEveryCall) {
   ASSERT_NE(server_, nullptr);
   const auto client = LoaderClient::CreateSecure(kAddress, ChannelSecurity());
@@ -198,8 +240,11 @@ TEST_F(UnixTokenTest, TheSocketIsForOwnerAndGroup) {
 
 TEST_F(UnixTokenTest, ServersCallEachOtherWithTheJobsToken) {
   ASSERT_NE(server_, nullptr);
-  EXPECT_TRUE(MakeGrpcPeerCaller(With(kDay))->Attach(kAddress).ok());
-  EXPECT_EQ(MakeGrpcPeerCaller({})->Attach(kAddress).status().code(),
+  const auto caller = [](const ChannelSecurity& security) {
+    return MakeGrpcPeerCaller([security] { return security; });
+  };
+  EXPECT_TRUE(caller(With(kDay))->Attach(kAddress).ok());
+  EXPECT_EQ(caller({})->Attach(kAddress).status().code(),
             absl::StatusCode::kUnauthenticated);
 }
 
