@@ -208,14 +208,13 @@ absl::Status CheckAttached(const v1::AttachResponse& response) {
 class GrpcLoaderClient final : public LoaderClient {
  public:
   GrpcLoaderClient(const std::string& address, const ChannelSecurity& security,
-                   uint32_t streams, bool looks)
+                   uint32_t streams)
       : server_(address, security),
         loader_(v1::LoaderService::NewStub(server_.channel())),
         schedule_(v1::ScheduleService::NewStub(server_.channel())),
         health_(grpc::health::v1::Health::NewStub(server_.channel())),
         pull_(MakeGrpcPullChannel(
-            std::make_shared<PullChannels>(address, security, streams))),
-        looks_(looks) {}
+            std::make_shared<PullChannels>(address, security, streams))) {}
 
   absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) override {
@@ -230,12 +229,12 @@ class GrpcLoaderClient final : public LoaderClient {
     return response;
   }
 
-  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step,
-                                               v1::Split split) override {
+  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step, v1::Split split,
+                                               Use use) override {
     v1::GetScheduleRequest request;
     request.set_step(step);
     request.set_split(split);
-    request.set_looks(looks_);
+    request.set_looks(use == Use::kLooks);
     BALLAST_ASSIGN_OR_RETURN(
         v1::GetScheduleResponse response,
         server_.Call({.name = "GetSchedule"}, schedule_.get(),
@@ -391,7 +390,6 @@ class GrpcLoaderClient final : public LoaderClient {
   const std::unique_ptr<v1::ScheduleService::Stub> schedule_;
   const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
   const std::shared_ptr<PullChannel> pull_;
-  const bool looks_;  // a tool
   const std::shared_ptr<ArenaCache> arenas_ = std::make_shared<ArenaCache>();
   BufferPools pools_;
 };
@@ -416,8 +414,8 @@ std::unique_ptr<LoaderClient> LoaderClient::Create(const std::string& address) {
 
 std::unique_ptr<LoaderClient> LoaderClient::CreateSecure(
     const std::string& address, const ChannelSecurity& security,
-    uint32_t streams, bool looks) {
-  return std::make_unique<GrpcLoaderClient>(address, security, streams, looks);
+    uint32_t streams) {
+  return std::make_unique<GrpcLoaderClient>(address, security, streams);
 }
 
 namespace {

@@ -63,10 +63,9 @@ class LoaderClient {
   // other numbers are clamped to this range. One connection moves as much as
   // one of gRPC's threads can, some 2 to 4 GB/s, or less over a long distance;
   // docs/flow_control.md says how to choose.
-  // `looks`: for a tool, whose GetSchedule does not count as a rank's.
   static std::unique_ptr<LoaderClient> CreateSecure(
       const std::string& address, const ChannelSecurity& security,
-      uint32_t streams = 1, bool looks = false);
+      uint32_t streams = 1);
   virtual ~LoaderClient() = default;
 
   // See proto/loader_service.proto. `expected` may be empty. If the
@@ -76,11 +75,15 @@ class LoaderClient {
   virtual absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) = 0;
 
-  // See proto/schedule_service.proto. Without `split`: the schedule of train.
+  // See proto/schedule_service.proto. kLooks: the caller trains on nothing of
+  // it, so the step does not count as reached.
+  enum class Use { kTrains, kLooks };
   virtual absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step,
-                                                       v1::Split split) = 0;
-  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step) {
-    return GetSchedule(step, v1::SPLIT_TRAIN);
+                                                       v1::Split split,
+                                                       Use use) = 0;
+  absl::StatusOr<v1::StepSchedule> GetSchedule(
+      uint64_t step, v1::Split split = v1::SPLIT_TRAIN) {
+    return GetSchedule(step, split, Use::kTrains);
   }
 
   // Watches the schedules of `steps` steps (0: without end) from `from_step`

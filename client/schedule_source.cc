@@ -130,16 +130,18 @@ ScheduleSource::ScheduleSource(absl::Span<LoaderClient* const> servers,
 absl::StatusOr<const v1::StepSchedule*> ScheduleSource::Get(uint64_t step) {
   if (!fetched_ || schedule_.step() != step) {
     fetched_ = false;
-    BALLAST_ASSIGN_OR_RETURN(schedule_, Fetch(step));
+    BALLAST_ASSIGN_OR_RETURN(schedule_,
+                             Fetch(step, LoaderClient::Use::kTrains));
     fetched_ = true;
   }
   return &schedule_;
 }
 
-absl::StatusOr<v1::StepSchedule> ScheduleSource::Fetch(uint64_t step) {
+absl::StatusOr<v1::StepSchedule> ScheduleSource::Fetch(uint64_t step,
+                                                       LoaderClient::Use use) {
   while (true) {
     absl::StatusOr<v1::StepSchedule> schedule =
-        Ask(servers_[failover_.server()], step);
+        Ask(servers_[failover_.server()], step, use);
     if (schedule.ok()) {
       failover_.OnProgress();
       return schedule;
@@ -158,13 +160,14 @@ absl::StatusOr<v1::StepSchedule> ScheduleSource::Fetch(uint64_t step) {
   }
 }
 
-absl::StatusOr<v1::StepSchedule> ScheduleSource::Ask(LoaderClient* server,
-                                                     uint64_t step) const {
+absl::StatusOr<v1::StepSchedule> ScheduleSource::Ask(
+    LoaderClient* server, uint64_t step, LoaderClient::Use use) const {
   absl::StatusOr<v1::StepSchedule> schedule =
-      server->GetSchedule(step, options_.split);
+      server->GetSchedule(step, options_.split, use);
   BALLAST_RETURN_IF_ERROR(schedule.status());
+  const bool trains = use == LoaderClient::Use::kTrains;
   if (schedule->fingerprint() == chain_->HashAt(step)) {
-    chain_->Note(step);
+    if (trains) chain_->Note(step);
     return schedule;
   }
   // Other splits than train do not change.
@@ -179,7 +182,7 @@ absl::StatusOr<v1::StepSchedule> ScheduleSource::Ask(LoaderClient* server,
   if (extended.ok() && schedule->fingerprint() == chain_->HashAt(step)) {
     LogInfo("the job has been changed: step ", step, " has fingerprint ",
             schedule->fingerprint());
-    chain_->Note(step);
+    if (trains) chain_->Note(step);
     return schedule;
   }
   return absl::DataLossError(

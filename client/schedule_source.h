@@ -94,14 +94,20 @@ class ScheduleSource {
   // fingerprint: its configuration or index changed); CANCELLED.
   absl::StatusOr<const v1::StepSchedule*> Get(uint64_t step);
 
+  // Likewise for a step that the rank does not train on now. It does not count
+  // as reached, so a change of the job may still alter its schedule.
+  absl::StatusOr<v1::StepSchedule> Look(uint64_t step) {
+    return Fetch(step, LoaderClient::Use::kLooks);
+  }
+
   // Ends a Get that waits between rounds, and every later one, with CANCELLED.
   void Cancel();
 
  private:
-  absl::StatusOr<v1::StepSchedule> Fetch(uint64_t step);
+  absl::StatusOr<v1::StepSchedule> Fetch(uint64_t step, LoaderClient::Use use);
   // A server's answer. DATA_LOSS: its schedule has another fingerprint.
-  absl::StatusOr<v1::StepSchedule> Ask(LoaderClient* server,
-                                       uint64_t step) const;
+  absl::StatusOr<v1::StepSchedule> Ask(LoaderClient* server, uint64_t step,
+                                       LoaderClient::Use use) const;
 
   const std::vector<LoaderClient*> servers_;
   const Options options_;

@@ -152,7 +152,8 @@ class RankShim {
   // `step` may be any step. Known at once if the shim has fetched the step's
   // schedule for its batches, as it does ahead of demand. Otherwise blocks
   // until a server has computed it, at most as long as Next waits for servers.
-  // From any thread.
+  // A change of the running job may still alter the number of a step beyond the
+  // next one (docs/changes.md). From any thread.
   //
   // Errors leave the shim usable: OUT_OF_RANGE (the step has no batches: it is
   // not before the end of the steps or of the data), CANCELLED, and as

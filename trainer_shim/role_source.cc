@@ -49,16 +49,23 @@ uint32_t MicroBatchCounts::Known(uint64_t step) const {
   return known == counts_.end() ? 0 : known->second;
 }
 
-absl::StatusOr<uint32_t> MicroBatchCounts::Get(uint64_t step) {
+absl::StatusOr<uint32_t> MicroBatchCounts::Get(uint64_t step,
+                                               LoaderClient::Use use) {
   if (const uint32_t known = Known(step); known != 0) return known;
   MutexLock lock(&asking_);
-  BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule* schedule,
-                           schedules_.Get(step));
-  if (schedule->micro_batches_size() == 0) {
-    return absl::DataLossError(
-        absl::StrCat("the schedule of step ", step, " has no micro-batch"));
+  uint32_t micro_batches = 0;
+  if (use == LoaderClient::Use::kLooks) {
+    BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
+                             schedules_.Look(step));
+    micro_batches = schedule.micro_batches_size();
+  } else {
+    BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule* const schedule,
+                             schedules_.Get(step));
+    micro_batches = schedule->micro_batches_size();
   }
-  return schedule->micro_batches_size();
+  if (micro_batches > 0) return micro_batches;
+  return absl::DataLossError(
+      absl::StrCat("the schedule of step ", step, " has no micro-batch"));
 }
 
 absl::StatusOr<std::unique_ptr<RoleSource>> RoleSource::Create(
@@ -130,6 +137,7 @@ absl::Status RoleSource::Open(const Options& options) {
   schedules.clock = options.clock;
   schedules_ = std::make_unique<ScheduleSource>(servers, schedules);
   counts_ = std::make_unique<MicroBatchCounts>(servers, schedules);
+  due_step_ = options.start_step;
   uint64_t asked = options.steps;
   if (asked == kOnePass) {
     BALLAST_ASSIGN_OR_RETURN(
@@ -225,6 +233,7 @@ absl::StatusOr<RoleSource::Block> RoleSource::Next() {
 }
 
 const StepInfo* RoleSource::GetStep(const v1::StepSchedule& schedule) {
+  due_step_ = schedule.step() + 1;
   if (step_.schedule == nullptr || step_.schedule->step() != schedule.step()) {
     step_ = GetStepInfo(schedule, shape_.padding);
     counts_->Note(schedule);
@@ -237,7 +246,8 @@ absl::StatusOr<uint32_t> RoleSource::NumMicroBatches(uint64_t step) {
   if (!end_of_steps_.ok() && step >= end_step_) return end_of_steps_;
   const uint64_t data_end = attached_.job().end_step();
   if (data_end != 0 && step >= data_end) return DataEnd(attached_.job());
-  return counts_->Get(step);
+  return counts_->Get(step, step > due_step_ ? LoaderClient::Use::kLooks
+                                             : LoaderClient::Use::kTrains);
 }
 
 void RoleSource::NoteTimes(const BatchTimes& times) {

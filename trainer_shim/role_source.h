@@ -50,8 +50,10 @@ struct BatchTimes {
 
 // The number of micro-batches of any step: a trainer's pipeline schedule needs
 // it before the step's first batch. Numbers of schedules that the rank has
-// fetched for its batches are known; the servers are asked for others. All
-// calls may be made from any thread.
+// fetched for its batches are known; the servers are asked for others. A rank
+// that asks for the step that it trains on next has reached that step; a
+// question about a later one is only a question. All calls may be made from any
+// thread.
 class MicroBatchCounts {
  public:
   // Numbers that are kept.
@@ -68,7 +70,7 @@ class MicroBatchCounts {
 
   // Blocks only for a step that is not known. Errors: as ScheduleSource::Get;
   // DATA_LOSS (a schedule without micro-batches).
-  absl::StatusOr<uint32_t> Get(uint64_t step);
+  absl::StatusOr<uint32_t> Get(uint64_t step, LoaderClient::Use use);
 
   // As ScheduleSource::Cancel.
   void Cancel() { schedules_.Cancel(); }
@@ -225,6 +227,8 @@ class RoleSource {
   std::optional<uint64_t> steps_left_;  // empty: no end
   // The first step after the requested steps, and the error that says so.
   uint64_t end_step_ = std::numeric_limits<uint64_t>::max();
+  // The step after the last block's: the rank trains on none beyond it yet.
+  std::atomic<uint64_t> due_step_{0};
   absl::Status end_of_steps_;
   std::atomic<bool> cancelled_{false};
   Mutex mutex_;

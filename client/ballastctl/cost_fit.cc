@@ -322,7 +322,8 @@ absl::StatusOr<Fits> Fit(LoaderClient* client, const FitCostOptions& options) {
   CostObservations observations;
   for (const auto& [step, of_step] : by_step) {
     BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
-                             client->GetSchedule(step));
+                             client->GetSchedule(step, v1::SPLIT_TRAIN,
+                                                 LoaderClient::Use::kLooks));
     const absl::Status added =
         AddObservations(schedule, of_step, &observations);
     if (!added.ok()) {

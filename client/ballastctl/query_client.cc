@@ -126,9 +126,7 @@ absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> GetClients(
                            LoadChannelSecurity(option.security));
   std::vector<std::unique_ptr<LoaderClient>> clients;
   for (const std::string& address : SplitServers(option.addresses)) {
-    clients.push_back(LoaderClient::CreateSecure(address, security,
-                                                 /*streams=*/1,
-                                                 /*looks=*/true));
+    clients.push_back(LoaderClient::CreateSecure(address, security));
   }
   return clients;
 }
@@ -139,12 +137,21 @@ absl::StatusOr<std::unique_ptr<LoaderClient>> GetClient(
   return std::move(clients[0]);
 }
 
-absl::StatusOr<std::unique_ptr<QueryClient>> GetQueryClient(
+absl::StatusOr<std::vector<std::unique_ptr<QueryClient>>> GetQueryClients(
     const ServerOption& option) {
   BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity security,
                            LoadChannelSecurity(option.security));
-  return std::make_unique<QueryClient>(SplitServers(option.addresses)[0],
-                                       security);
+  std::vector<std::unique_ptr<QueryClient>> clients;
+  for (const std::string& address : SplitServers(option.addresses)) {
+    clients.push_back(std::make_unique<QueryClient>(address, security));
+  }
+  return clients;
+}
+
+absl::StatusOr<std::unique_ptr<QueryClient>> GetQueryClient(
+    const ServerOption& option) {
+  BALLAST_ASSIGN_OR_RETURN(auto clients, GetQueryClients(option));
+  return std::move(clients[0]);
 }
 
 }  // namespace ballast

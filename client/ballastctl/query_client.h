@@ -72,6 +72,8 @@ struct ServerOption {
 // One client for each address; at least one. Errors: as LoadChannelSecurity.
 absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> GetClients(
     const ServerOption& option);
+absl::StatusOr<std::vector<std::unique_ptr<QueryClient>>> GetQueryClients(
+    const ServerOption& option);
 // The clients of the first address.
 absl::StatusOr<std::unique_ptr<LoaderClient>> GetClient(
     const ServerOption& option);

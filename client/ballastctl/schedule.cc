@@ -49,7 +49,8 @@ absl::Status PrintSchedules(LoaderClient* client, uint64_t first,
                             v1::Split split) {
   for (uint64_t i = 0; i < steps; ++i) {
     BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
-                             client->GetSchedule(first + i, split));
+                             client->GetSchedule(first + i, split,
+                                                 LoaderClient::Use::kLooks));
     BALLAST_RETURN_IF_ERROR(Print(schedule, json, out));
   }
   return absl::OkStatus();

@@ -15,7 +15,7 @@ void StepGate::Begin() {
 absl::Status StepGate::CheckHeld(uint64_t step) const {
   if (!begun_) return absl::OkStatus();
   if (!closed_.ok()) return closed_;
-  if (step < held_from_) return absl::OkStatus();
+  if (!held_from_.has_value() || step < *held_from_) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("step ", step, " waits: ", why_));
 }
 
@@ -43,7 +43,7 @@ absl::Status StepGate::Leave(uint64_t step, bool made) {
     // The next change can begin after the kept steps once this server has
     // restarted, so no more are kept than a held step leaves free.
     const uint64_t below =
-        std::min(step < kNone - kAhead ? step + kAhead : kNone, held_from_);
+        std::min(std::max(step, step + kAhead), held_from_.value_or(UINT64_MAX));
     const absl::Status kept = keep_(below);
     if (!kept.ok()) {
       return absl::UnavailableError(absl::StrCat(
@@ -56,12 +56,14 @@ absl::Status StepGate::Leave(uint64_t step, bool made) {
   return absl::OkStatus();
 }
 
-bool StepGate::Hold(uint64_t first, std::string why) {
+bool StepGate::Hold(std::optional<uint64_t> first, std::string why) {
   MutexLock lock(&mutex_);
-  if (first < ReachedBelow()) return false;
+  if (first.has_value()) {
+    if (*first < ReachedBelow()) return false;
+    // A step that is held now may pass later only after it has been kept.
+    kept_below_ = std::min(kept_below_, *first);
+  }
   held_from_ = first;
-  // A step that is held now may pass later only after it has been kept.
-  kept_below_ = std::min(kept_below_, first);
   why_ = std::move(why);
   return true;
 }
@@ -94,13 +96,16 @@ ScheduleCache::ScheduleCache(const Scheduler* scheduler, size_t capacity,
       active_(active),
       gate_(gate) {}
 
-absl::StatusOr<v1::StepSchedule> ScheduleCache::Compute(uint64_t step) const {
+absl::StatusOr<ScheduleCache::Shared> ScheduleCache::Compute(
+    uint64_t step) const {
   ActiveSample work;
   work.stage = "looking samples up in the index";
   work.step = step;
   work.split = scheduler_->job().split();
   const ActiveSamples::Scope scope(active_, work);
-  return scheduler_->Schedule(step);
+  BALLAST_ASSIGN_OR_RETURN(v1::StepSchedule schedule,
+                           scheduler_->Schedule(step));
+  return std::make_shared<const v1::StepSchedule>(std::move(schedule));
 }
 
 // Moves the step to the front.
@@ -115,9 +120,8 @@ std::shared_ptr<ScheduleCache::CachedStep> ScheduleCache::Find(uint64_t step) {
 
 absl::StatusOr<ScheduleCache::Shared> ScheduleCache::Await(
     const CachedStep& cached) {
-  while (!cached.done) computed_.Wait(&mutex_);
-  if (!cached.status.ok()) return cached.status;
-  return cached.schedule;
+  while (!cached.schedule.has_value()) computed_.Wait(&mutex_);
+  return *cached.schedule;
 }
 
 absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Peek(
@@ -127,11 +131,13 @@ absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Peek(
     MutexLock lock(&mutex_);
     // Held during the wait, since it may be dropped from the list meanwhile.
     const std::shared_ptr<CachedStep> cached = Find(step);
-    if (cached != nullptr) return Await(*cached);
+    if (cached != nullptr) {
+      absl::StatusOr<Shared> schedule = Await(*cached);
+      // A step that could not be kept can be looked at all the same.
+      if (schedule.ok()) return schedule;
+    }
   }
-  absl::StatusOr<v1::StepSchedule> computed = Compute(step);
-  if (!computed.ok()) return computed.status();
-  return std::make_shared<const v1::StepSchedule>(*std::move(computed));
+  return Compute(step);
 }
 
 ScheduleCache::Uses ScheduleCache::uses() const {
@@ -139,47 +145,50 @@ ScheduleCache::Uses ScheduleCache::uses() const {
   return uses_;
 }
 
+absl::Status ScheduleCache::Leave(uint64_t step, bool made) {
+  return gate_ == nullptr ? absl::OkStatus() : gate_->Leave(step, made);
+}
+
 absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Get(
     uint64_t step) {
-  if (gate_ == nullptr) return GetEntered(step);
-  BALLAST_RETURN_IF_ERROR(gate_->Enter(step));
-  absl::StatusOr<Shared> schedule = GetEntered(step);
-  BALLAST_RETURN_IF_ERROR(gate_->Leave(step, schedule.ok()));
-  return schedule;
+  if (gate_ != nullptr) BALLAST_RETURN_IF_ERROR(gate_->Enter(step));
+  return GetEntered(step);
 }
 
 absl::StatusOr<ScheduleCache::Shared> ScheduleCache::GetEntered(uint64_t step) {
   std::shared_ptr<CachedStep> cached;
+  std::optional<absl::StatusOr<Shared>> schedule;
   {
     MutexLock lock(&mutex_);
     cached = Find(step);
     if (cached != nullptr) {
       ++uses_.found;
-      return Await(*cached);
+      schedule = Await(*cached);
+    } else {
+      ++uses_.computed;
+      cached = std::make_shared<CachedStep>(CachedStep{step, std::nullopt});
+      steps_.push_front(cached);
+      if (steps_.size() > capacity_) steps_.pop_back();
     }
-    ++uses_.computed;
-    cached = std::make_shared<CachedStep>();
-    cached->step = step;
-    steps_.push_front(cached);
-    if (steps_.size() > capacity_) steps_.pop_back();
+  }
+  if (schedule.has_value()) {  // the caller that computed it has left
+    BALLAST_RETURN_IF_ERROR(Leave(step, schedule->ok()));
+    return *std::move(schedule);
   }
 
-  absl::StatusOr<v1::StepSchedule> computed = Compute(step);
-  std::shared_ptr<const v1::StepSchedule> schedule;
-  if (computed.ok()) {
-    schedule = std::make_shared<const v1::StepSchedule>(*std::move(computed));
-  }
+  schedule = Compute(step);
+  // Others see it only once the step is reached. A step that is refused here
+  // may belong to a change by the time that it is asked for again.
+  const absl::Status left = Leave(step, schedule->ok());
+  if (schedule->ok() && !left.ok()) schedule = left;
   {
     MutexLock lock(&mutex_);
-    cached->done = true;
-    cached->status = computed.status();
     cached->schedule = schedule;
     // Errors are not cached: the next call may succeed.
-    if (schedule == nullptr) steps_.remove(cached);
+    if (!schedule->ok()) steps_.remove(cached);
   }
   computed_.NotifyAll();
-  if (schedule == nullptr) return computed.status();
-  return schedule;
+  return *std::move(schedule);
 }
 
 }  // namespace ballast

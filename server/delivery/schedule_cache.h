@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <list>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -28,7 +28,6 @@ namespace ballast {
 // Thread-safe.
 class StepGate {
  public:
-  static constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
   // Steps that are kept as reached ahead of the first that is: one write of the
   // disk for each so many steps, and as many more that a restarted server
   // cannot change.
@@ -54,22 +53,21 @@ class StepGate {
 
   // After an Enter that was OK. If the schedule was `made`, the step is
   // reached. Errors: UNAVAILABLE (it cannot be kept); as Close says. The
-  // schedule must then not be given out.
+  // schedule must then be given to nobody, now or later: a change may begin at
+  // the step.
   absl::Status Leave(uint64_t step, bool made);
 
   // As Enter, for somebody who looks at the step and does not train on it: it
   // does not count as reached.
   absl::Status Look(uint64_t step) const;
 
-  // Holds the steps from `first` on, until the next Hold or Release. Returns
-  // false, and changes nothing, if one of them may have passed.
-  bool Hold(uint64_t first, std::string why);
+  // Holds the steps from `first` on, until the next Hold; nullopt holds none.
+  // Returns false, and changes nothing, if one of them may have passed.
+  bool Hold(std::optional<uint64_t> first, std::string why);
   // While `why` is not OK, nothing passes: Enter and Look return it.
   void Close(absl::Status why);
   // Counts every step below `below` as reached.
   void Raise(uint64_t below);
-  // Holds nothing any more.
-  void Release() { Hold(kNone, ""); }
 
   // The first step that no rank has reached or is about to.
   uint64_t reached_below() const;
@@ -84,14 +82,16 @@ class StepGate {
   uint64_t reached_below_ ABSL_GUARDED_BY(mutex_);
   std::multiset<uint64_t> entered_ ABSL_GUARDED_BY(mutex_);  // not left yet
   uint64_t kept_below_ ABSL_GUARDED_BY(mutex_);
-  uint64_t held_from_ ABSL_GUARDED_BY(mutex_) = kNone;
+  std::optional<uint64_t> held_from_ ABSL_GUARDED_BY(mutex_);
   std::string why_ ABSL_GUARDED_BY(mutex_);
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);
   const Keep keep_;
 };
 
 // Caches the schedules used last. All streams of a step need the same schedule,
-// so the first caller computes it and the others wait. Thread-safe.
+// so the first caller computes it and the others wait. Only a step that is
+// reached is cached: until then a change may begin at it and alter its schedule.
+// Thread-safe.
 class ScheduleCache {
  public:
   // Keeps up to `capacity` schedules (at least 1). Not owned: `scheduler`;
@@ -121,15 +121,16 @@ class ScheduleCache {
   using Shared = std::shared_ptr<const v1::StepSchedule>;
   struct CachedStep {
     uint64_t step;
-    bool done = false;
-    absl::Status status;                               // valid once done
-    std::shared_ptr<const v1::StepSchedule> schedule;  // valid once done and OK
+    // Set once the step is reached, or with an error.
+    std::optional<absl::StatusOr<Shared>> schedule;
   };
 
+  // After StepGate::Enter, and with its Leave.
   absl::StatusOr<Shared> GetEntered(uint64_t step);
+  absl::Status Leave(uint64_t step, bool made);
   std::shared_ptr<CachedStep> Find(uint64_t step)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<v1::StepSchedule> Compute(uint64_t step) const;
+  absl::StatusOr<Shared> Compute(uint64_t step) const;
   absl::StatusOr<Shared> Await(const CachedStep& cached)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -109,6 +109,30 @@ TEST(RevisionChainTest, ARankAsksAgainForAChange) {
   }
 }
 
+// A change may begin before a step that a rank has only asked about.
+TEST(RevisionChainTest, AStepThatIsLookedAtIsNotTaken) {
+  FakeLoader loader = Changed("one");
+  bool changed = false;
+  loader.on_schedule = [&](v1::StepSchedule* schedule) {
+    if (changed && schedule->step() >= 3) schedule->set_fingerprint("one");
+    return absl::OkStatus();
+  };
+  const auto client = FakeLoaderClient(std::move(loader));
+  LoaderClient* const servers[] = {client.get()};
+  ScheduleSource::Options options;
+  options.fingerprint = kSyntheticFingerprint;
+  ScheduleSource source(servers, options);
+  ASSERT_TRUE(source.Look(100000).ok());
+  ASSERT_TRUE(source.Get(2).ok());
+  changed = true;
+  const auto looked = source.Look(100000);
+  ASSERT_TRUE(looked.ok()) << looked.status();
+  EXPECT_EQ(looked->fingerprint(), "one");
+  const auto taken = source.Get(3);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ((*taken)->fingerprint(), "one");
+}
+
 TEST(RevisionChainTest, ARankRefusesAScheduleThatIsOfNoChange) {
   EXPECT_THAT(std::string(GetSteps(Changed("two"), 6).message()),
               HasSubstr("the schedule of step 3 has fingerprint two, wanted "

@@ -144,9 +144,10 @@ class FakeClient : public LoaderClient {
     return response;
   }
 
-  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step,
-                                               v1::Split split) override {
+  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step, v1::Split split,
+                                               Use use) override {
     v1::StepSchedule schedule = ScheduleOf(loader_.job, step, split);
+    if (use == Use::kLooks && loader_.on_look) loader_.on_look(step);
     if (loader_.on_schedule) {
       BALLAST_RETURN_IF_ERROR(loader_.on_schedule(&schedule));
     }

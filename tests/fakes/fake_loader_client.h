@@ -43,6 +43,8 @@ struct FakeLoader {
   bool in_regions = false;
   // May change a schedule or return an error instead.
   std::function<absl::Status(v1::StepSchedule*)> on_schedule;
+  // Called with each step that a caller looks at and does not train on.
+  std::function<void(uint64_t step)> on_look;
   // Called with each reported timing; an error becomes Report's result.
   std::function<absl::Status(const v1::StepTiming&)> on_report;
   absl::Status health;  // CheckHealth's result

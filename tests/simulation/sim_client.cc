@@ -94,11 +94,11 @@ class SimClient final : public LoaderClient {
           answer(server->Attach(request));
         }));
   }
-  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step,
-                                               v1::Split) override {
-    return Named(
-        Call<v1::StepSchedule>()->Run([step](SimServer* server, auto answer) {
-          server->GetSchedule(step, [answer](auto schedule) {
+  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step, v1::Split,
+                                               Use use) override {
+    return Named(Call<v1::StepSchedule>()->Run(
+        [step, use](SimServer* server, auto answer) {
+          server->GetSchedule(step, use, [answer](auto schedule) {
             if (schedule.ok()) {
               answer(**schedule);
             } else {

@@ -1,5 +1,6 @@
 #include "tests/simulation/sim_plan.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -39,7 +40,7 @@ const char* SimFault::Name(Kind kind) {
       "freeze a server", "disk errors",          "disk stall",
       "one-way cut",     "connection reset",     "freeze a rank",
       "kill a rank",     "offer of a change",    "kill at a write",
-      "lose revisions",  "partition of servers",
+      "lose revisions",  "partition of servers", "refused step",
   };
   static_assert(std::size(kNames) == kKinds);
   return kNames[static_cast<int>(kind)];
@@ -127,7 +128,8 @@ SimPlan DrawChangePlan(uint64_t seed) {
       SimFault::Kind::kDiskErrors,  SimFault::Kind::kDiskStall,
       SimFault::Kind::kPartition,   SimFault::Kind::kPartition,
       SimFault::Kind::kCut,         SimFault::Kind::kReset,
-      SimFault::Kind::kKillRank,
+      SimFault::Kind::kKillRank,    SimFault::Kind::kRefusedStep,
+      SimFault::Kind::kRefusedStep,
   };
   const uint64_t faults = random.Below(5);
   for (uint64_t i = 0; i < faults; ++i) {
@@ -140,6 +142,13 @@ SimPlan DrawChangePlan(uint64_t seed) {
     fault.other = (fault.server + 1) % plan.servers;
     fault.writes = 1 + random.Below(4);
     fault.before = random.Chance(0.5);
+    fault.from_earliest = static_cast<int>(random.Below(8));
+    if (fault.kind == SimFault::Kind::kRefusedStep) {  // before an offer
+      fault.at = std::max(times[random.Below(times.size())] -
+                              random.Between(absl::ZeroDuration(),
+                                             absl::Seconds(2)),
+                          absl::ZeroDuration());
+    }
     // The server that decides is the first one.
     if (fault.kind == SimFault::Kind::kLoseRevisions) {
       fault.server = plan.servers - 1;

@@ -30,8 +30,9 @@ struct SimFault {
     kKillAtWrite,    // at a write of serve.revisions; the server comes back
     kLoseRevisions,  // the server comes back without the file
     kPartition,      // both directions between two servers
+    kRefusedStep,    // a rank far ahead of the others, while the disk is full
   };
-  static constexpr int kKinds = 14;
+  static constexpr int kKinds = 15;
   static constexpr int kKindsWithoutChanges = 10;
   static const char* Name(Kind kind);
 
@@ -46,8 +47,8 @@ struct SimFault {
   // dies before it is done.
   uint32_t writes = 0;
   bool before = false;
-  // kChange: the first step, from the earliest one on that all servers would
-  // take.
+  // kChange, kRefusedStep: the step, from the earliest one on that a change
+  // could begin at.
   int from_earliest = 0;
 };
 

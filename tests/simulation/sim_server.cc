@@ -176,7 +176,12 @@ void SimServer::Drain() {
   threads.SleepUntil(threads.Now() + absl::Seconds(10));
 }
 
-void SimServer::GetSchedule(uint64_t step, Loader::ScheduleAnswer answer) {
+void SimServer::GetSchedule(uint64_t step, LoaderClient::Use use,
+                            Loader::ScheduleAnswer answer) {
+  if (use == LoaderClient::Use::kLooks) {
+    loader_->PeekSchedule(step, std::move(answer));
+    return;
+  }
   loader_->GetSchedule(step, [this, answer = std::move(answer)](auto schedule) {
     if (schedule.ok() && !dead_ && options_.on_schedule != nullptr) {
       options_.on_schedule(**schedule);

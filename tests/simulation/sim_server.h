@@ -10,6 +10,7 @@
 #include <grpcpp/server_context.h>
 
 #include "absl/status/statusor.h"
+#include "client/loader_client.h"
 #include "server/delivery/loader.h"
 #include "server/serve/pull/pull_limits.h"
 #include "server/serve/service/loader_service.h"
@@ -70,7 +71,8 @@ class SimServer final : public SimProcess {
     return service_->Pull(context);
   }
   absl::StatusOr<v1::AttachResponse> Attach(const v1::AttachRequest& request);
-  void GetSchedule(uint64_t step, Loader::ScheduleAnswer answer);
+  void GetSchedule(uint64_t step, LoaderClient::Use use,
+                   Loader::ScheduleAnswer answer);
   v1::GetRevisionsResponse GetRevisions(uint64_t have) const {
     return keeper_->Known(have);
   }

@@ -80,6 +80,9 @@ class Simulation {
   void InjectServer(const SimFault& fault);
   void InjectRank(const SimFault& fault);
   void Offer(const SimFault& fault);
+  void AskAhead(const SimFault& fault);
+  // The earliest step of a change, as servers have said.
+  uint64_t EarliestStep();
   // Waits until all servers know the same; they ask each other now and then.
   void AwaitChanges();
   std::string RevisionsPath(uint32_t server) const {
@@ -118,7 +121,7 @@ class Simulation {
   uint64_t faults_going_on_ = 0;
   bool other_data_ = false;
   SimChanges changes_;
-  uint64_t earliest_ = 0;  // step of a change, as servers have said
+  uint64_t earliest_ = 0;  // EarliestStep
   bool over_ = false;
   SimOutcome outcome_;
 };
@@ -214,7 +217,7 @@ void Simulation::StartServer(uint32_t number, int version) {
   }
 }
 
-void Simulation::Offer(const SimFault& fault) {
+uint64_t Simulation::EarliestStep() {
   for (const auto& slot : slots_) {
     MutexLock lock(&slot->watching);
     if (slot->server != nullptr && slot->server->runs()) {
@@ -222,10 +225,44 @@ void Simulation::Offer(const SimFault& fault) {
           earliest_, slot->server->GetRevisions(UINT64_MAX).earliest_step());
     }
   }
+  return earliest_;
+}
+
+// A rank that is refused a step again and again, as the server cannot write
+// that it is reached. Between its calls the disk is well.
+void Simulation::AskAhead(const SimFault& fault) {
+  const uint64_t step = EarliestStep() + fault.from_earliest;
+  double& error_chance = slots_[fault.server]->disk.error_chance;
+  constexpr int kRankMachine = 1001;
+  const int node = network_.AddNode(kRankMachine);
+  const absl::Time end = threads_->Now() + absl::Seconds(20);
+  while (threads_->Now() < end && !over_) {
+    const double before = std::exchange(error_chance, 1);
+    const auto answer = std::make_shared<SimCall<bool>>(
+                            &network_, node, GetAddress(fault.server))
+                            ->Run(
+                                [step](SimServer* server, auto answer) {
+                                  server->GetSchedule(
+                                      step, LoaderClient::Use::kTrains,
+                                      [answer](auto schedule) {
+                                        answer(schedule.ok());
+                                      });
+                                },
+                                absl::Seconds(5));
+    error_chance = before;
+    // Ranks have come to the step, or a write has got through.
+    if (answer.value_or(false)) break;
+    Sleep(absl::Milliseconds(500));
+  }
+  network_.Crash(node);
+  network_.StopNode(node);
+}
+
+void Simulation::Offer(const SimFault& fault) {
   SimOffer offer;
   offer.version = 100 + changes_.offers.size();
   offer.first_step = std::max<int64_t>(
-      1, static_cast<int64_t>(earliest_) + fault.from_earliest);
+      1, static_cast<int64_t>(EarliestStep()) + fault.from_earliest);
   const size_t number = changes_.offers.size();
   changes_.offers.push_back(offer);
   v1::ChangeRequest request;
@@ -436,6 +473,10 @@ void Simulation::Inject(const SimFault& fault) {
     case SimFault::Kind::kChange:
       Trace(Describe(fault));
       Offer(fault);
+      break;
+    case SimFault::Kind::kRefusedStep:
+      Trace(Describe(fault));
+      AskAhead(fault);
       break;
     case SimFault::Kind::kPartition:
       Trace(Describe(fault));

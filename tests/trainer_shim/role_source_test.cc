@@ -161,6 +161,9 @@ class MicroBatchCountsTest : public ::testing::Test {
     LoaderClient* const servers[] = {client_.get()};
     counts_ = std::make_unique<MicroBatchCounts>(servers, options);
   }
+  absl::StatusOr<uint32_t> Get(uint64_t step) {
+    return counts_->Get(step, LoaderClient::Use::kTrains);
+  }
 
   SyntheticJob job_;  // step s has 1 + s % 3 micro-batches
   int asked_ = 0;
@@ -173,7 +176,7 @@ class MicroBatchCountsTest : public ::testing::Test {
 
 TEST_F(MicroBatchCountsTest, AsksForWhatIsNotKnown) {
   for (const uint64_t step : {3, 4, 5, 4}) {
-    EXPECT_EQ(*counts_->Get(step), 1 + step % 3);
+    EXPECT_EQ(*Get(step), 1 + step % 3);
   }
   EXPECT_EQ(asked_, 4);
 }
@@ -184,29 +187,29 @@ TEST_F(MicroBatchCountsTest, KnowsTheLastNotedStepsWithoutAsking) {
     counts_->Note(SyntheticSchedule(job_, step));
   }
   for (uint64_t step = 1; step < steps; ++step) {
-    EXPECT_EQ(*counts_->Get(step), 1 + step % 3);
+    EXPECT_EQ(*Get(step), 1 + step % 3);
   }
   EXPECT_EQ(asked_, 0);
-  EXPECT_EQ(*counts_->Get(0), 1);
+  EXPECT_EQ(*Get(0), 1);
   EXPECT_EQ(asked_, 1);
 }
 
 TEST_F(MicroBatchCountsTest, ErrorsEndNothing) {
   empty_ = true;
-  EXPECT_THAT(counts_->Get(7).status().message(),
+  EXPECT_THAT(Get(7).status().message(),
               HasSubstr("step 7 has no micro-batch"));
   empty_ = false;
   answer_ = absl::InvalidArgumentError("no such step");
-  EXPECT_THAT(counts_->Get(8).status().message(), HasSubstr("no such step"));
+  EXPECT_THAT(Get(8).status().message(), HasSubstr("no such step"));
   answer_ = absl::OkStatus();
-  EXPECT_EQ(*counts_->Get(8), 3);
+  EXPECT_EQ(*Get(8), 3);
 }
 
 // A server that is away: the wait for it is the clock's, which never advances.
 TEST_F(MicroBatchCountsTest, CancelEndsTheWait) {
   answer_ = absl::UnavailableError("restarting");
   counts_->Cancel();
-  EXPECT_EQ(counts_->Get(1).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(Get(1).status().code(), absl::StatusCode::kCancelled);
 }
 
 // Number of the server chosen of those that serve, or do not.

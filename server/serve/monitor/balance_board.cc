@@ -82,9 +82,7 @@ Loader::ScheduleAnswer BalanceBoard::Measure(Answer answer) {
     auto measured = std::make_shared<v1::StepBalance>(
         GetBalance(**schedule, self->servers_, self->geometry_));
     measured->set_pack_room(self->pack_room_ * measured->micro_batches());
-    const Shared balance = std::move(measured);
-    self->Keep(balance);
-    answer(balance);
+    answer(Shared(std::move(measured)));
   };
 }
 
@@ -128,6 +126,7 @@ void BalanceBoard::Reach(const Shared& balance) {
   std::function<void(uint64_t)> listener;
   {
     MutexLock lock(&mutex_);
+    Keep(balance);
     // Two workers may come in another order than their steps.
     const bool is_late = current_ != nullptr &&
                          balance->step() < current_->step() &&
@@ -155,7 +154,6 @@ void BalanceBoard::Reach(const Shared& balance) {
 }
 
 void BalanceBoard::Keep(const Shared& balance) {
-  MutexLock lock(&mutex_);
   for (const Shared& kept : kept_) {
     if (kept->step() == balance->step()) return;
   }

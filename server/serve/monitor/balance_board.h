@@ -40,7 +40,8 @@ class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
   // Limit of steps in History, without their columns by rank.
   static constexpr size_t kHistory = 256;
   // Limit of steps kept for repeated queries, with their columns by rank, and
-  // of all entries of these columns: some 12 MiB.
+  // of all entries of these columns: some 12 MiB. Only steps that training has
+  // reached are kept, since a change of the job may alter the others.
   static constexpr size_t kKept = 64;
   static constexpr uint64_t kKeptRanks = uint64_t{1} << 18;
 
@@ -88,7 +89,7 @@ class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
   Loader::ScheduleAnswer Measure(Answer answer);
   void OnStep(uint64_t step);
   void Reach(const Shared& balance);
-  void Keep(const Shared& balance);
+  void Keep(const Shared& balance) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Loader* const loader_;
   const ServersOfRanks servers_;

@@ -225,7 +225,7 @@ absl::Status RevisionMember::Apply() {
 }
 
 void RevisionMember::UpdateGate() {
-  uint64_t hold = StepGate::kNone;
+  std::optional<uint64_t> hold;
   std::string why;
   bool knows;
   {
@@ -239,8 +239,8 @@ void RevisionMember::UpdateGate() {
                          settings_.decider, " decides");
     }
     if (static_cast<int>(job_->revisions()) < book.revisions_size()) {
-      hold = std::min<uint64_t>(hold,
-                                book.revisions(job_->revisions()).first_step());
+      const uint64_t first = book.revisions(job_->revisions()).first_step();
+      hold = std::min(hold.value_or(first), first);
       why =
           absl::StrCat("this server cannot serve it: ", apply_fault_.message());
     }
@@ -250,7 +250,7 @@ void RevisionMember::UpdateGate() {
     fault_ = absl::InternalError(
         absl::StrCat("ranks have reached step ", gate_.reached_below(),
                      " of this server, and a change that holds begins at step ",
-                     hold, "; resume from a checkpoint before it"));
+                     *hold, "; resume from a checkpoint before it"));
     LogError(fault_.message());
   }
   if (!fault_.ok()) {
@@ -286,7 +286,7 @@ absl::Status RevisionMember::Prepare(const v1::ConfigRevision& revision) {
     uint64_t hold = revision.first_step();
     {
       MutexLock lock(&book_mutex_);
-      hold = std::min(hold, agreement_.HoldFrom().value_or(StepGate::kNone));
+      hold = std::min(hold, agreement_.HoldFrom().value_or(hold));
     }
     const bool held = gate_.Hold(
         hold,

@@ -2,6 +2,10 @@
 
 #include <atomic>
 #include <functional>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -18,6 +22,10 @@ class CountingScheduler : public Scheduler {
     if (step == 666) return absl::OutOfRangeError("no such step");
     v1::StepSchedule schedule;
     schedule.set_step(step);
+    const auto changed = fingerprint_from.upper_bound(step);
+    schedule.set_fingerprint(changed == fingerprint_from.begin()
+                                 ? "own"
+                                 : std::prev(changed)->second);
     return schedule;
   }
   const v1::Fingerprint& fingerprint() const override { return fingerprint_; }
@@ -25,6 +33,7 @@ class CountingScheduler : public Scheduler {
 
   mutable std::atomic<int> computed{0};
   std::function<void(uint64_t step)> on_schedule;
+  std::map<uint64_t, std::string> fingerprint_from;  // from each step on
 
  private:
   v1::Fingerprint fingerprint_;
@@ -113,6 +122,90 @@ TEST(ScheduleCacheTest, AStepThatCannotBeKeptIsNotGivenOut) {
   disk = absl::OkStatus();
   EXPECT_TRUE(cache.Get(3).ok());
   EXPECT_EQ(gate.reached_below(), 4u);
+}
+
+// A change may begin at a step that was refused, so that nothing of it is kept.
+class RefusedStepTest : public testing::Test {
+ protected:
+  RefusedStepTest() {
+    gate_.Begin();
+    scheduler_.on_schedule = [this](uint64_t step) {
+      if (during_ != nullptr) during_(step);
+    };
+  }
+  // As a change does that begins at `step`.
+  void Change(uint64_t step) {
+    ASSERT_TRUE(gate_.Hold(step, "agreeing"));
+    scheduler_.fingerprint_from[step] = "changed";
+    ASSERT_TRUE(gate_.Hold(std::nullopt, ""));
+  }
+  std::string FingerprintOf(
+      const absl::StatusOr<std::shared_ptr<const v1::StepSchedule>>& schedule) {
+    return schedule.ok() ? schedule.value()->fingerprint()
+                         : schedule.status().ToString();
+  }
+
+  absl::Status disk_;
+  StepGate gate_{0, [this](uint64_t) { return disk_; }};
+  CountingScheduler scheduler_;
+  std::function<void(uint64_t)> during_;
+  ScheduleCache cache_{&scheduler_, 4, nullptr, &gate_};
+};
+
+TEST_F(RefusedStepTest, AFullDiskLeavesNothingOfTheConfigurationBefore) {
+  disk_ = absl::ResourceExhaustedError("full");
+  EXPECT_TRUE(absl::IsUnavailable(cache_.Get(9).status()));
+  disk_ = absl::OkStatus();
+  Change(9);
+  EXPECT_EQ(FingerprintOf(cache_.Peek(9)), "changed");
+  EXPECT_EQ(FingerprintOf(cache_.Get(9)), "changed");
+}
+
+TEST_F(RefusedStepTest, NorDoesAServerThatIsClosedWhileAStepIsInside) {
+  during_ = [&](uint64_t) { gate_.Close(absl::UnavailableError("asks")); };
+  EXPECT_TRUE(absl::IsUnavailable(cache_.Get(9).status()));
+  during_ = nullptr;
+  gate_.Close(absl::OkStatus());
+  Change(9);
+  EXPECT_EQ(FingerprintOf(cache_.Get(9)), "changed");
+}
+
+// Those who come while it is computed get what the first one gets.
+TEST_F(RefusedStepTest, WhoWaitsForARefusedStepIsRefused) {
+  disk_ = absl::ResourceExhaustedError("full");
+  std::vector<std::thread> others;
+  std::atomic<int> refused{0};
+  std::atomic<int> looked{0};
+  during_ = [&](uint64_t) {
+    if (!others.empty()) return;
+    for (int i = 0; i < 4; ++i) {
+      others.emplace_back(
+          [&] { refused += absl::IsUnavailable(cache_.Get(9).status()); });
+      others.emplace_back([&] { looked += cache_.Peek(9).ok(); });
+    }
+  };
+  EXPECT_TRUE(absl::IsUnavailable(cache_.Get(9).status()));
+  for (std::thread& other : others) other.join();
+  EXPECT_EQ(refused, 4);
+  EXPECT_EQ(looked, 4);
+  EXPECT_EQ(gate_.reached_below(), 0u);
+  disk_ = absl::OkStatus();
+  Change(9);
+  EXPECT_EQ(FingerprintOf(cache_.Get(9)), "changed");
+}
+
+// No number of a step stands for "none".
+TEST(StepGateTest, TheLastStepIsHeldOrNotAsAnyOther) {
+  constexpr uint64_t kLast = std::numeric_limits<uint64_t>::max();
+  StepGate gate(0, [](uint64_t) { return absl::OkStatus(); });
+  gate.Begin();
+  EXPECT_TRUE(gate.Look(kLast).ok());
+  EXPECT_TRUE(gate.Enter(kLast).ok());
+  EXPECT_TRUE(gate.Leave(kLast, /*made=*/false).ok());
+  EXPECT_EQ(gate.reached_below(), 0u);
+  EXPECT_TRUE(gate.Hold(kLast, "agreeing"));
+  EXPECT_TRUE(absl::IsUnavailable(gate.Enter(kLast)));
+  EXPECT_TRUE(gate.Enter(kLast - 1).ok());
 }
 
 }  // namespace

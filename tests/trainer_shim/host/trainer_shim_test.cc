@@ -18,7 +18,9 @@ namespace ballast {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::vector<std::unique_ptr<LoaderClient>> Clients(
     const std::vector<FakeLoader>& loaders) {
@@ -123,6 +125,26 @@ TEST(TrainerShimTest, TellsTheNumberOfMicroBatchesAhead) {
   (*shim)->Cancel();
   EXPECT_EQ((*shim)->NumMicroBatches(5).status().code(),
             absl::StatusCode::kCancelled);
+}
+
+// Its own next step is one that the rank trains on. Any other is a question.
+TEST(TrainerShimTest, AQuestionAboutAStepFarAheadReachesNothing) {
+  FakeLoader loader;
+  std::vector<uint64_t> looked;
+  loader.on_look = [&](uint64_t step) { looked.push_back(step); };
+  TrainerShim::Options options;
+  options.source.role = RoleOf(v1::MODULE_LANGUAGE, 0);
+  options.source.start_step = 4;
+  options.communicator = std::move(InProcessGroup(2)[0]);
+  const auto shim = TrainerShim::Create(std::move(options), Clients({loader}));
+  ASSERT_TRUE(shim.ok()) << shim.status();
+  EXPECT_TRUE((*shim)->NumMicroBatches(4).ok());
+  EXPECT_THAT(looked, IsEmpty());
+  EXPECT_TRUE((*shim)->NumMicroBatches(100000).ok());
+  EXPECT_THAT(looked, ElementsAre(100000));
+  // What is looked at is not kept: the answer may change.
+  EXPECT_TRUE((*shim)->NumMicroBatches(100000).ok());
+  EXPECT_THAT(looked, ElementsAre(100000, 100000));
 }
 
 TEST(TrainerShimTest, WithoutAnEndTheLastNumberIsAStep) {

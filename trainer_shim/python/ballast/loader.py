@@ -381,7 +381,8 @@ class Loader(Progress, Iterator[Batch]):
         A pipeline schedule needs it before the step's first batch: with
         `packing.mode: scheduled`, `batch.rampup`, `batch.changes`, `batch.tokens` or
         `order.plan` it differs from step to step. Takes no batch. Waits for a server only if
-        the loader has not fetched the step's schedule yet.
+        the loader has not fetched the step's schedule yet. A change of the running job may
+        still alter the number of a step beyond the next one.
 
         Args:
             step: any step. Default: `next_step`.

@@ -246,7 +246,7 @@ class SimulatedJob {
   void Hold(size_t i) {
     Server& server = servers_[i];
     const auto from = server.agreement->HoldFrom();
-    ASSERT_TRUE(server.gate->Hold(from.value_or(StepGate::kNone), "agreeing"));
+    ASSERT_TRUE(server.gate->Hold(from, "agreeing"));
   }
 
   void Send(Message message) {
@@ -379,10 +379,9 @@ class SimulatedJob {
     switch (message.kind) {
       case kPrepare: {
         // A step that is held stays so.
-        const uint64_t now =
-            server.agreement->HoldFrom().value_or(StepGate::kNone);
-        const bool held =
-            server.gate->Hold(std::min(message.revision.first_step(), now), "");
+        const uint64_t first = message.revision.first_step();
+        const uint64_t now = server.agreement->HoldFrom().value_or(first);
+        const bool held = server.gate->Hold(std::min(first, now), "");
         auto book = server.agreement->Prepare(message.revision, reached);
         const bool yes = held && book.ok();
         if (yes && !Write(i, *std::move(book))) return;
