@@ -37,7 +37,8 @@ namespace {
 
 // Whether the entry is about the data of `split` in steps before `next_step`.
 bool IsDataBefore(absl::string_view key, v1::Split split, uint64_t next_step) {
-  return IsDataKey(key, split) && StepOfKey(key).value_or(0) < next_step;
+  const std::optional<uint64_t> step = StepOfKey(key);
+  return IsDataKey(key, split) && (!step.has_value() || *step < next_step);
 }
 
 void Append(absl::string_view text, std::string* bytes) {

@@ -273,8 +273,14 @@ absl::StatusOr<v1::Config> ComposeRevision(const v1::Config& running,
         "a change at step 0 is another job; start it with the file");
   }
   v1::Config composed = running;
-  BALLAST_RETURN_IF_ERROR(CheckSame(running.topology(), offered.topology(),
-                                    "topology.", kTakesRestart));
+  v1::Topology topology = offered.topology();
+  // The address of the only server is its serve.listen, unless it is written.
+  if (topology.servers_size() == 1 && running.topology().servers_size() == 1) {
+    topology.mutable_servers(0)->set_address(
+        running.topology().servers(0).address());
+  }
+  BALLAST_RETURN_IF_ERROR(
+      CheckSame(running.topology(), topology, "topology.", kTakesRestart));
   BALLAST_RETURN_IF_ERROR(CheckSame(
       running.model(), WithLimits(offered.model(), running.model()), "model.",
       "of the model only limits on pixels and the recipe can change in a "

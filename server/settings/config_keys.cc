@@ -399,8 +399,9 @@ std::optional<FieldValue> ParseValue(const FieldDescriptor& field,
       return *value;
     }
     default:
-      // JSON has no other way to write 8GiB than in quotes.
-      if (!is_plain && setting.unit() == v1::Setting::UNIT_UNSPECIFIED) {
+      // JSON has no other way to write 8GiB or `auto` than in quotes.
+      if (!is_plain && setting.unit() == v1::Setting::UNIT_UNSPECIFIED &&
+          (setting.zero().empty() || text != setting.zero())) {
         return std::nullopt;
       }
       return ParseNumber(field, setting, text);

@@ -144,6 +144,18 @@ TEST(FingerprintTest, SourcesOfOtherSplitsAreNoDataOfThisOne) {
                 "checkpoint and 2 with A"));
 }
 
+// A state that was taken within the first step.
+TEST(FingerprintTest, NamesTheKeyOfACheckpointAtStep0) {
+  auto entries = SomeEntries();
+  const v1::Fingerprint checkpoint = MakeFingerprint(entries);
+  entries["order.seed"] = "another";
+  const absl::Status status =
+      CheckSameData(checkpoint, MakeFingerprint(entries), "A",
+                    v1::SPLIT_TRAIN, /*next_step=*/0);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("first differing key: order.seed is "));
+}
+
 TEST(FingerprintTest, AcceptsCheckpointsWithOnlyAHash) {
   const v1::Fingerprint server = MakeFingerprint(SomeEntries());
   EXPECT_TRUE(CheckSameData({}, server, "A").ok());

@@ -212,6 +212,17 @@ TEST(QuotedSizeTest, SizesMayBeQuoted) {
   EXPECT_FALSE(Parse("", "serve: {prefetch_steps: \"4\"}").ok());
 }
 
+// As JSON writes it.
+TEST(QuotedSizeTest, TheWordForZeroMayBeQuoted) {
+  EXPECT_EQ(Load("", "packing: {\"align\": \"auto\"}").packing().align(), 0u);
+  EXPECT_EQ(Load("", "serve: {\"threads\": \"auto\"}").serve().threads(), 0u);
+  EXPECT_EQ(Load("", "serve: {recipe_processes: 'auto'}")
+                .serve()
+                .recipe_processes(),
+            0u);
+  EXPECT_FALSE(Parse("", "serve: {threads: \"automatic\"}").ok());
+}
+
 // model.video as the configuration gives it. faults.txt has what is refused.
 
 using Video = v1::Model::Video;

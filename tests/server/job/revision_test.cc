@@ -240,6 +240,17 @@ TEST_F(RevisionTest, RefusesWhatARunningJobCannotChange) {
       HasSubstr("would alter step 4, before its first step 6"));
 }
 
+// A key of one server, from which the address of the job's only server follows.
+TEST_F(RevisionTest, TakesAFileOfAnotherListenAddress) {
+  const auto composed = ComposeRevision(
+      Job({{"balance: {}", "serve: {listen: ['unix:/a']}"}}),
+      Job({{"balance: {}", "serve: {listen: ['unix:/b']}"},
+           {"weight: 3", "weight: 2"}}),
+      kStep);
+  ASSERT_TRUE(composed.ok()) << composed.status();
+  EXPECT_EQ(composed->topology().servers(0).address(), "unix:/a");
+}
+
 TEST_F(RevisionTest, RefusesAFileThatChangesNothing) {
   const auto composed = ComposeRevision(Job(), Job(), kStep);
   ASSERT_TRUE(composed.ok());
