@@ -150,6 +150,7 @@ struct ServerFacts {
   absl::Status status;        // of Attach
   v1::AttachResponse attach;  // if `status` is OK
   absl::Status health;
+  std::vector<v1::GetStatusResponse::Problem> problems;
 };
 
 // One line of the doctor's report.

@@ -241,6 +241,21 @@ Finding Server(const ServerFacts& server, const ServerFacts* first) {
       ""};
 }
 
+// What a server says of itself.
+void AddProblems(const ServerFacts& server, std::vector<Finding>* findings) {
+  for (const v1::GetStatusResponse::Problem& problem : server.problems) {
+    const bool holds_up =
+        problem.kind() == "not_serving" || problem.kind() == "reads_fail";
+    findings->push_back(
+        {holds_up ? Grade::kFault : Grade::kWarning,
+         absl::StrCat("server ", server.address, " (", problem.kind(), ")"),
+         problem.subject().empty()
+             ? problem.text()
+             : absl::StrCat(problem.subject(), ": ", problem.text()),
+         ""});
+  }
+}
+
 }  // namespace
 
 std::vector<Finding> Diagnose(const NodeFacts& node,
@@ -261,6 +276,7 @@ std::vector<Finding> Diagnose(const NodeFacts& node,
   const ServerFacts* first = nullptr;
   for (const ServerFacts& server : servers) {
     findings.push_back(Server(server, first));
+    AddProblems(server, &findings);
     if (first == nullptr && server.status.ok()) first = &server;
   }
   return findings;
@@ -334,10 +350,13 @@ NodeFacts LookAtNode() {
   return node;
 }
 
-std::vector<ServerFacts> AskServers(
-    const std::vector<std::unique_ptr<LoaderClient>>& clients) {
+absl::StatusOr<std::vector<ServerFacts>> AskServers(
+    const ServerOption& option) {
+  BALLAST_ASSIGN_OR_RETURN(const auto clients, GetClients(option));
+  BALLAST_ASSIGN_OR_RETURN(const auto queries, GetQueryClients(option));
   std::vector<ServerFacts> servers;
-  for (const auto& client : clients) {
+  for (size_t i = 0; i < clients.size(); ++i) {
+    const auto& client = clients[i];
     ServerFacts& server = servers.emplace_back();
     server.address = client->address();
     auto attach = client->Attach(v1::Role(), v1::Fingerprint());
@@ -345,6 +364,11 @@ std::vector<ServerFacts> AskServers(
     if (!attach.ok()) continue;
     server.attach = *std::move(attach);
     server.health = client->CheckHealth();
+    // A server without MetricsService says nothing of itself.
+    if (const auto status = queries[i]->GetStatus(); status.ok()) {
+      server.problems.assign(status->problems().begin(),
+                             status->problems().end());
+    }
   }
   return servers;
 }
@@ -414,10 +438,10 @@ void AddDoctor(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "GPUs, NCCL and nvJPEG; whether a server of this machine can read "
       "video,\n"
       "audio and SentencePiece models (ballast-server inspect helpers);\n"
-      "whether each server can be reached from here, serves, and has the\n"
-      "configuration and the index of the first. Run it on each node. Exits "
-      "with\n"
-      "status 1 if a fault was found.",
+      "whether each server can be reached from here, serves, reads its data, "
+      "and\n"
+      "has the configuration and the index of the first. Run it on each node.\n"
+      "Exits with status 1 if a fault was found.",
       "  ballastctl doctor\n"
       "  ballastctl --server unix:/run/ballast/a.sock,loader-1:7070 doctor\n"
       "\n"
@@ -428,9 +452,8 @@ void AddDoctor(CommandLine* line, std::shared_ptr<const ServerOption> server) {
         NodeFacts node = LookAtNode();
         std::vector<ServerFacts> servers;
         if (!server->addresses.empty()) {
-          BALLAST_ASSIGN_OR_RETURN(const auto clients, GetClients(*server));
           AskForMemory(*server, &node);
-          servers = AskServers(clients);
+          BALLAST_ASSIGN_OR_RETURN(servers, AskServers(*server));
         }
         return PrintFindings(Diagnose(node, servers), *json);
       });

@@ -183,6 +183,17 @@ double Of(const Numbers& numbers, const std::string& name) {
 
 }  // namespace
 
+std::string ProblemText(const v1::GetStatusResponse::Problem& problem) {
+  std::string text = problem.kind();
+  if (!problem.subject().empty()) {
+    absl::StrAppend(&text, " ", problem.subject());
+  }
+  if (problem.seconds() > 0) {
+    absl::StrAppend(&text, " for ", SecondsText(problem.seconds()));
+  }
+  return absl::StrCat(text, ": ", problem.text());
+}
+
 absl::StatusOr<Snapshot> TakeSnapshot(QueryClient* client, Clock* clock,
                                       bool ranks) {
   Snapshot snapshot;

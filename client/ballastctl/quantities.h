@@ -70,6 +70,9 @@ class View {
 // then the number of the others. Adds nothing without clients.
 void AddClients(const v1::GetStatusResponse& status, int most, View* view);
 
+// "reads_fail data/a.tar for 3 min: ...".
+std::string ProblemText(const v1::GetStatusResponse::Problem& problem);
+
 // State of a server at one moment.
 struct Snapshot {
   absl::Time at;

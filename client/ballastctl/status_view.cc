@@ -63,6 +63,7 @@ constexpr char kStatusExamples[] =
     "images}}], costs (their origin), left_out (records that the index leaves\n"
     "out as bad) [{source, samples, bad, causes [{cause, records, "
     "example}]}],\n"
+    "problems (what needs a person) [{kind, subject, text, seconds, count}],\n"
     "max_bad_samples, bad_samples [{sample,\n"
     "file, offset, reason, count (how often a block needed it)}], stalls\n"
     "[{stage, sample, file, offset, module, position, seconds}].";
@@ -106,7 +107,8 @@ void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "sizes, model), the step that training is at and how even it is, what "
       "the\n"
       "server reads, builds and sends a second, its queue, memory and caches,\n"
-      "what is wrong (bad samples, and stages of samples that last too long),\n"
+      "what is wrong (files that cannot be read, bad samples, and stages of\n"
+      "samples that last too long),\n"
       "and the clients with where they are.",
       kStatusExamples, [server, given]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto client, GetClient(*server));
@@ -281,6 +283,10 @@ void AddProblems(const v1::GetStatusResponse& status, Json* json) {
   for (const v1::LeftOut& source : status.left_out()) {
     left_out.push_back(ToJson(source));
   }
+  Json& problems = (*json)["problems"] = Json::array();
+  for (const auto& problem : status.problems()) {
+    problems.push_back(ToJson(problem));
+  }
   (*json)["max_bad_samples"] = status.max_bad_samples();
   Json& bad_samples = (*json)["bad_samples"] = Json::array();
   for (const auto& bad : status.bad_samples()) {
@@ -445,6 +451,15 @@ void AddProblems(const v1::GetStatusResponse& status, View* view) {
   AddRest(status.stalls_size(), view);
 }
 
+// Above all else: why nothing goes on.
+void AddConditions(const v1::GetStatusResponse& status, View* view) {
+  const int shown = std::min(status.problems_size(), kMaxProblems);
+  for (int i = 0; i < shown; ++i) {
+    view->AddField("problem", ProblemText(status.problems(i)));
+  }
+  AddRest(status.problems_size(), view);
+}
+
 // "64"; with ranges of several sizes "32 in step 7, 16 to 64"; with a size for
 // each step "up to 64, each step its own number of".
 std::string SamplesText(const ServerReport& report) {
@@ -582,6 +597,7 @@ std::string StatusText(const ServerReport& report) {
   if (!report.attach.refusal().empty()) {
     view.AddField("refuses", report.attach.refusal());
   }
+  if (report.now.has_value()) AddConditions(report.now->status, &view);
   AddJob(report, &view);
   if (report.now.has_value()) {
     const v1::GetStatusResponse& status = report.now->status;

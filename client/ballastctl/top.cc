@@ -151,6 +151,9 @@ void AddTimes(const v1::GetStatsResponse& stats, View* view) {
 }
 
 void AddStalls(const v1::GetStatusResponse& status, View* view) {
+  for (const auto& problem : status.problems()) {
+    view->Add(absl::StrCat("problem: ", PrintableText(ProblemText(problem))));
+  }
   for (const auto& stall : status.stalls()) {
     view->Add(absl::StrFormat("held up for %s: %s of %s",
                               SecondsText(stall.seconds()), stall.stage(),

@@ -98,6 +98,10 @@ void Reload(const ServeOptions& options, LoaderServer* server,
     *running = wanted.config;
     return absl::OkStatus();
   }();
+  server->NoteProblem(
+      "reload", options.config,
+      Annotate(status, "the last SIGHUP changed nothing. Correct the file and "
+                       "send it again"));
   if (status.ok()) {
     LogInfo("reloaded ", options.config);
   } else {
@@ -110,6 +114,10 @@ void Reload(const ServeOptions& options, LoaderServer* server,
 // Kubernetes does. `fault` is the last error found; each error is logged once.
 void RenewTls(LoaderServer* server, std::string* fault) {
   const absl::StatusOr<bool> renewed = server->RenewTls();
+  server->NoteProblem(
+      "certificate", "security.tls",
+      Annotate(renewed.status(), "new connections still use the previous "
+                                 "certificates"));
   std::string found(renewed.status().message());
   if (!found.empty() && found != *fault) {
     LogError("new connections still use the previous certificates: ", found);

@@ -162,11 +162,13 @@ class GuardedSource final : public SampleSource {
  public:
   GuardedSource(std::shared_ptr<SampleSource> source,
                 std::shared_ptr<const LiveValue<ReadPolicy>> policy,
-                std::shared_ptr<BlockingCalls> calls, Clock* clock)
+                std::shared_ptr<BlockingCalls> calls, Clock* clock,
+                OnReadAgain on_read_again)
       : source_(std::move(source)),
         policy_(std::move(policy)),
         calls_(std::move(calls)),
-        clock_(clock) {}
+        clock_(clock),
+        on_read_again_(std::move(on_read_again)) {}
 
   const SourceIndex& index() const override { return source_->index(); }
 
@@ -211,8 +213,10 @@ class GuardedSource final : public SampleSource {
         return Annotate(sample.status(),
                         absl::StrCat("after ", attempts, " attempts"));
       }
-      LogWarning("reading again in ", absl::FormatDuration(*wait), ": ",
-                 sample.status().message());
+      if (on_read_again_ != nullptr) {
+        on_read_again_(source_->Locate(ordinal).file,
+                       sample.status().message());
+      }
       clock_->NewSleeper()->Sleep(*wait);
     }
   }
@@ -243,6 +247,7 @@ class GuardedSource final : public SampleSource {
   const std::shared_ptr<const LiveValue<ReadPolicy>> policy_;
   const std::shared_ptr<BlockingCalls> calls_;
   Clock* const clock_;
+  const OnReadAgain on_read_again_;
 };
 
 }  // namespace
@@ -264,9 +269,11 @@ std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
 std::unique_ptr<SampleSource> GuardSource(
     std::shared_ptr<SampleSource> source,
     std::shared_ptr<const LiveValue<ReadPolicy>> policy,
-    std::shared_ptr<BlockingCalls> calls, Clock* clock) {
+    std::shared_ptr<BlockingCalls> calls, Clock* clock,
+    OnReadAgain on_read_again) {
   return std::make_unique<GuardedSource>(std::move(source), std::move(policy),
-                                         std::move(calls), clock);
+                                         std::move(calls), clock,
+                                         std::move(on_read_again));
 }
 
 }  // namespace ballast

@@ -2,8 +2,10 @@
 #define BALLAST_SERVER_DATA_OPEN_SOURCE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -59,6 +61,11 @@ std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
                                              absl::Duration elapsed,
                                              const absl::Status& status);
 
+// Told of each read of a file that failed and is tried again, and why.
+// Thread-safe.
+using OnReadAgain = std::function<void(const std::string& file,
+                                       absl::string_view reason)>;
+
 // A source whose Read retries if the disk fails, and gives up if it hangs. The
 // caller's thread, which this cannot block, reads bytes in the system's memory;
 // threads of `calls` read all others. Returns only data faults that were read
@@ -71,7 +78,8 @@ std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
 std::unique_ptr<SampleSource> GuardSource(
     std::shared_ptr<SampleSource> source,
     std::shared_ptr<const LiveValue<ReadPolicy>> policy,
-    std::shared_ptr<BlockingCalls> calls, Clock* clock);
+    std::shared_ptr<BlockingCalls> calls, Clock* clock,
+    OnReadAgain on_read_again = nullptr);
 
 }  // namespace ballast
 

@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "common/helper_process.h"
 #include "common/instruments.h"
+#include "server/delivery/failing_files.h"
 
 namespace ballast {
 
@@ -45,6 +46,7 @@ struct BuildInstruments {
   HelperCounters audio_decoders;
   Counter tokens;
   Counter placeholders;  // samples replaced
+  FailingFiles failing_files;
 };
 
 // Measurements of sending blocks to clients. Thread-safe.
@@ -61,6 +63,8 @@ struct PullInstruments {
   Counter blocks_streamed;
   Counter bytes_shared;
   Counter bytes_streamed;
+  // Pulls that ended with an error of the server's: their ranks go elsewhere.
+  Counter failed;
 };
 
 // Adds its lifetime to `histogram`, which may be null. Uses a steady clock.

@@ -260,10 +260,20 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
   // sample.
   BALLAST_RETURN_IF_ERROR(
       reader_.source(request.record.source).index().CheckUnchanged());
+  const FailingFiles::Part part = {active.source, active.ordinal,
+                                   active.module};
+  if (built.ok() && instruments_ != nullptr) {
+    instruments_->failing_files.Succeeded(part);
+  }
   if (built.ok() && !built->has_value()) return SampleOutcome::kBuilt;
   std::string name = GetName(active.source, active.ordinal);
   if (!work.name.empty()) absl::StrAppend(&name, " (", work.name, ")");
   if (built.ok()) return Replace(request, name, **built);
+  if (instruments_ != nullptr) {
+    instruments_->failing_files.Failed(
+        part, Locate(active.source, active.ordinal).file,
+        absl::StrCat("sample ", name, ": ", built.status().message()));
+  }
   return absl::UnavailableError(absl::StrCat(
       "sample ", name, ": ", built.status().message(),
       "; no placeholder replaces it: another server, or this one later, may "

@@ -253,6 +253,7 @@ bool DiskCache::Reserve(uint64_t bytes) const {
 }
 
 void DiskCache::WarnOnce(absl::string_view what) const {
+  counters_->cache_failures.Add();
   if (warned_.exchange(true)) return;
   LogWarning("storage.cache.dir: ", what,
              "; samples are read from the store until that is mended");

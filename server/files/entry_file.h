@@ -123,6 +123,7 @@ struct StorageCounters {
   Counter errors;
   Counter cache_damaged;
   Counter cache_evicted;
+  Counter cache_failures;
 };
 
 // Decides what a cache keeps, given what the schedule needs next. Pure

@@ -302,6 +302,18 @@ TEST_F(ManifestsTest, PortsThatAreNamedAreTheServers) {
     for (const auto& port : rule["ports"]) let_in.insert(Text(port["port"]));
   }
   EXPECT_EQ(let_in, (std::set<std::string>{"grpc", "http"}));
+  // Object stores, wherever they are.
+  std::set<std::string> let_out;
+  for (const auto& rule : policy["egress"]) {
+    for (const auto& to : rule["to"]) {
+      if (!to["ipBlock"]) continue;
+      for (const auto& port : rule["ports"]) {
+        let_out.insert(absl::StrCat(Text(to["ipBlock"]["cidr"]), " ",
+                                    Text(port["port"])));
+      }
+    }
+  }
+  EXPECT_EQ(let_out, (std::set<std::string>{"0.0.0.0/0 443", "::/0 443"}));
   const YAML::Node monitor = objects_["PodMonitor/ballast-server"]["spec"];
   EXPECT_EQ(Text(monitor["podMetricsEndpoints"][0]["port"]), "http");
 }

@@ -136,6 +136,8 @@ for deb in "$work"/dist/*.deb; do
   # A program with the build directory in its run path would look there for
   # libraries.
   dpkg-deb --extract "$deb" "$work/root"
+  grep -q '^StartLimitIntervalSec=0$' "$work/root/lib/systemd/system/ballast-server.service" ||
+    fail "$deb: systemd gives up a server that waits for its mount"
   path=$(patchelf --print-rpath "$work/root/usr/bin/ballast-server")
   [[ $path != '$ORIGIN/../lib/ballast' ]] || path=
   [[ -z $path ]] || fail "$deb: the server looks for libraries in $path"

@@ -265,6 +265,10 @@ function clients(json) {
 }
 
 function problems(json) {
+  $('problems').hidden = !json.problems.length;
+  fill('problems', el('h2', {class: 'bad'}, 'Problems'),
+    table(['kind', 'of', 'for', 'what'], json.problems.map(p =>
+      [p.kind.replaceAll('_', ' '), el('td', {class: 'wide'}, p.subject), time(p.seconds), el('td', {class: 'wide'}, p.text)]), [1, 3]));
   $('stalls').hidden = !json.stalls.length;
   fill('stalls', el('h2', {class: 'bad'}, 'Held up'),
     table(['stage', 'for', 'sample', 'file'], json.stalls.map(s =>

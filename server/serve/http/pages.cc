@@ -186,6 +186,7 @@ std::string PageJson(
       {"history", std::move(past)},
       {"clients_total", status.clients_total()},
       {"clients", ClientsJson(status)},
+      {"problems", ListJson(status.problems())},
       {"bad_samples_total", status.bad_samples_size()},
       {"max_bad_samples", status.max_bad_samples()},
       {"bad_samples", ListJson(status.bad_samples())},

@@ -51,12 +51,26 @@ void AddProcess(double start_seconds, FamilyList* list) {
   }
 }
 
+void AddDecoders(const HelperCounters& decoders, const std::string& media,
+                 FamilyList* list) {
+  const std::string name = absl::StrCat("ballast_", media, "_decoder");
+  list->Begin(absl::StrCat(name, "_starts_total"), FamilyList::kCounter,
+              absl::StrCat("Processes started to decode ", media, "."));
+  list->Add(decoders.starts.value());
+  list->Begin(absl::StrCat(name, "_ends_total"), FamilyList::kCounter,
+              "Of these, those that ended or were ended, by the reason.");
+  for (size_t i = 0; i < kHelperEnds; ++i) {
+    list->Add(decoders.ends[i].value(), {{"reason", kHelperEndNames[i]}});
+  }
+}
+
 void AddAudio(const BuildInstruments& build, FamilyList* list) {
   list->Begin("ballast_clips_total", FamilyList::kCounter,
               "Clips of audio whose features were made: for audio, or once "
               "more because another module had to know whether they can be.");
   list->Add(build.audio.clips.value(), {{"use", "audio"}});
   list->Add(build.check.clips.value(), {{"use", "check"}});
+  AddDecoders(build.audio_decoders, "audio", list);
 }
 
 void AddVideos(const BuildInstruments& build, FamilyList* list) {
@@ -69,15 +83,7 @@ void AddVideos(const BuildInstruments& build, FamilyList* list) {
               "Frames of these videos that were wanted.");
   list->Add(build.vision.frames.value(), {{"use", "vision"}});
   list->Add(build.check.frames.value(), {{"use", "check"}});
-  list->Begin("ballast_video_decoder_starts_total", FamilyList::kCounter,
-              "Processes started to decode videos.");
-  list->Add(build.video_decoders.starts.value());
-  list->Begin("ballast_video_decoder_ends_total", FamilyList::kCounter,
-              "Of these, those that ended or were ended, by the reason.");
-  for (size_t i = 0; i < kHelperEnds; ++i) {
-    list->Add(build.video_decoders.ends[i].value(),
-              {{"reason", kHelperEndNames[i]}});
-  }
+  AddDecoders(build.video_decoders, "video", list);
 }
 
 // The processes that run templates and recipes.
@@ -222,8 +228,34 @@ void AddMachineMemory(uint64_t stated, FamilyList* list) {
   list->Add(static_cast<double>(MachineMemory()));
 }
 
-void AddProblems(const v1::GetStatusResponse& status, uint64_t placeholders,
-                 FamilyList* list) {
+void AddProblems(const Problems& problems, const FailingFiles& files,
+                 uint64_t failed_pulls, FamilyList* list) {
+  std::map<absl::string_view, uint64_t> by_kind;
+  for (const absl::string_view kind : kProblemKinds) by_kind[kind] = 0;
+  for (const auto& problem : problems) ++by_kind[problem.kind()];
+  list->Begin("ballast_serving", FamilyList::kGauge,
+              "1 if health checks are told SERVING, else 0.");
+  list->Add(by_kind["not_serving"] == 0 ? 1 : 0);
+  list->Begin("ballast_problems", FamilyList::kGauge,
+              "Conditions that need a person, by kind; ballastctl status "
+              "describes them.");
+  for (const absl::string_view kind : kProblemKinds) {
+    list->Add(static_cast<double>(by_kind[kind]),
+              {{"kind", std::string(kind)}});
+  }
+  list->Begin("ballast_read_failures_total", FamilyList::kCounter,
+              "Samples that could not be read, for a cause that may pass.");
+  list->Add(static_cast<double>(files.failures()));
+  list->Begin("ballast_reads_tried_again_total", FamilyList::kCounter,
+              "Reads that failed and were tried again at once.");
+  list->Add(static_cast<double>(files.tried_again()));
+  list->Begin("ballast_pulls_failed_total", FamilyList::kCounter,
+              "Pulls that ended since the server could not go on.");
+  list->Add(static_cast<double>(failed_pulls));
+}
+
+void AddBadData(const v1::GetStatusResponse& status, uint64_t placeholders,
+                FamilyList* list) {
   std::map<std::string, uint64_t> by_source;
   for (const auto& bad : status.bad_samples()) {
     const std::string source = bad.sample().substr(0, bad.sample().find(':'));
@@ -392,7 +424,7 @@ void AddMoves(const std::map<v1::Module, BalanceBoard::Sums>& sums,
 }
 
 void AddStore(const v1::GetStatusResponse::Storage& storage,
-              const DurationHistogram::Snapshot& stalls, FamilyList* list) {
+              const StorageCounters& counters, FamilyList* list) {
   list->Begin("ballast_store_requests_total", FamilyList::kCounter,
               "Requests to object stores.");
   list->Add(storage.requests());
@@ -410,7 +442,7 @@ void AddStore(const v1::GetStatusResponse::Storage& storage,
   list->Begin(
       "ballast_store_stall_seconds", FamilyList::kHistogram,
       "How long a reader waited for bytes that were in the store alone.");
-  list->Add(stalls);
+  list->Add(counters.stalls.Read());
   list->Begin("ballast_cache_bytes", FamilyList::kGauge,
               "Bytes in the cache on disk, of all servers that share it.");
   list->Add(storage.cache_bytes());
@@ -423,6 +455,9 @@ void AddStore(const v1::GetStatusResponse::Storage& storage,
   list->Begin("ballast_cache_damaged_total", FamilyList::kCounter,
               "Entries that were removed because their checksum did not fit.");
   list->Add(storage.cache_damaged());
+  list->Begin("ballast_cache_failures_total", FamilyList::kCounter,
+              "Entries that the disk of the cache did not take or give.");
+  list->Add(counters.cache_failures.value());
 }
 
 }  // namespace
@@ -438,13 +473,21 @@ std::vector<v1::MetricFamily> ServerState::Metrics() const {
   v1::GetStatusResponse stored;
   AddStorage(&stored);
   if (stored.has_storage()) {
-    AddStore(stored.storage(), sources_.storage->counters().stalls.Read(),
-             &list);
+    AddStore(stored.storage(), sources_.storage->counters(), &list);
   }
-  v1::GetStatusResponse problems;
-  AddProblems(&problems);
-  ballast::AddProblems(problems, sources_.build->placeholders.value(), &list);
-  AddClients(sources_.clients->List(), &list);
+  const std::vector<ClientBoard::Client> clients = sources_.clients->List();
+  AddProblems(FindProblems(clients), sources_.build->failing_files,
+              sources_.pull->failed.value(), &list);
+  if (sources_.certificate != nullptr) {
+    list.Begin("ballast_certificate_end_seconds", FamilyList::kGauge,
+               "When the certificate in use ends, since 1970.");
+    list.Add(absl::ToDoubleSeconds(sources_.certificate().first -
+                                   absl::UnixEpoch()));
+  }
+  v1::GetStatusResponse bad;
+  AddBadData(&bad);
+  ballast::AddBadData(bad, sources_.build->placeholders.value(), &list);
+  AddClients(clients, &list);
   AddRankTimes(*sources_.timings, &list);
   if (const BalanceBoard::Shared balance = sources_.balance->Current()) {
     AddBalance(*balance, &list);

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/build_info.h"
@@ -119,6 +120,15 @@ std::vector<v1::MetricFamily> FamilyList::Take() && {
   return std::move(families_);
 }
 
+namespace {
+
+Problems Sorted(Problems problems) {
+  SortProblems(ServerState::kMostProblems, &problems);
+  return problems;
+}
+
+}  // namespace
+
 ServerState::ServerState(Sources sources)
     : sources_(std::move(sources)),
       start_(std::chrono::steady_clock::now()),
@@ -126,7 +136,7 @@ ServerState::ServerState(Sources sources)
 
 v1::GetStatusResponse ServerState::Status() const {
   v1::GetStatusResponse status;
-  AddProblems(&status);
+  AddBadData(&status);
   const LoaderStats loader = sources_.loader->stats();
   status.set_memory_in_use(loader.memory_in_use);
   status.set_memory(sources_.memory);
@@ -142,6 +152,9 @@ v1::GetStatusResponse ServerState::Status() const {
   const auto now = std::chrono::steady_clock::now();
   const std::vector<ClientBoard::Client> clients = sources_.clients->List();
   status.set_clients_total(clients.size());
+  for (v1::GetStatusResponse::Problem& problem : FindProblems(clients)) {
+    *status.add_problems() = std::move(problem);
+  }
   for (v1::GetStatusResponse::Client& client : ByLag(clients, now, kListed)) {
     *status.add_clients() = std::move(client);
   }
@@ -219,7 +232,64 @@ void ServerState::AddVideos(v1::GetStatusResponse* status) const {
   }
 }
 
-void ServerState::AddProblems(v1::GetStatusResponse* status) const {
+Problems ServerState::FindProblems(
+    const std::vector<ClientBoard::Client>& clients) const {
+  Problems problems;
+  if (sources_.problems != nullptr) problems = sources_.problems->List();
+  const auto add = [&problems](absl::string_view kind, std::string subject,
+                               std::string text) {
+    v1::GetStatusResponse::Problem& problem = problems.emplace_back();
+    problem.set_kind(std::string(kind));
+    problem.set_subject(std::move(subject));
+    problem.set_text(std::move(text));
+    return &problem;
+  };
+  for (FailingFiles::File& file : sources_.build->failing_files.List()) {
+    auto* const problem =
+        add("reads_fail", std::move(file.name),
+            absl::StrCat(file.reason,
+                         "; ranks that need it wait. Bring the file or its "
+                         "disk back; nothing need be restarted"));
+    problem->set_seconds(absl::ToDoubleSeconds(file.lasts));
+    problem->set_count(file.failures);
+  }
+  if (sources_.certificate != nullptr) {
+    const auto [ends, file] = sources_.certificate();
+    const absl::Duration left = ends - absl::Now();
+    if (left < kRenewBefore) {
+      add("certificate", file,
+          absl::StrCat(left > absl::ZeroDuration() ? "ends at " : "ended at ",
+                       absl::FormatTime(ends, absl::UTCTimeZone()),
+                       "; new connections fail then. Replace the certificate "
+                       "and its key; the server reads them within a minute"))
+          ->set_seconds(std::max(absl::ToDoubleSeconds(-left), 0.0));
+    }
+  }
+  if (!sources_.wants_shared_memory) return Sorted(std::move(problems));
+  if (sources_.loader->arena() == nullptr) {
+    add("shared_memory", "serve.arena",
+        "there is none, so all blocks go over streams; the log of the "
+        "server's start says why (docs/operations.md, \"Shared memory\")")
+        ->set_seconds(absl::ToDoubleSeconds(absl::FromChrono(
+            std::chrono::steady_clock::now() - start_)));
+    return Sorted(std::move(problems));
+  }
+  const auto streams = std::count_if(
+      clients.begin(), clients.end(), [](const ClientBoard::Client& client) {
+        return client.blocks > 0 && !client.shared_memory &&
+               absl::StartsWith(client.peer, "unix:");
+      });
+  if (streams > 0) {
+    add("shared_memory", "",
+        absl::StrCat("clients of this machine get their blocks over streams; "
+                     "their logs say why (docs/operations.md, \"Shared "
+                     "memory\")"))
+        ->set_count(streams);
+  }
+  return Sorted(std::move(problems));
+}
+
+void ServerState::AddBadData(v1::GetStatusResponse* status) const {
   for (const BadSamples::Sample& entry :
        sources_.builder->bad_samples().List()) {
     v1::GetStatusResponse::BadSample* bad = status->add_bad_samples();

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <string>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "server/delivery/stall_watchdog.h"
 #include "server/files/storage.h"
 #include "server/serve/monitor/balance_board.h"
+#include "server/serve/monitor/problem_board.h"
 #include "server/serve/monitor/timing_store.h"
 
 namespace ballast {
@@ -116,6 +118,10 @@ class ServerState {
  public:
   // Limit of clients that Status lists.
   static constexpr size_t kListed = 1024;
+  // Limit of problems that Status lists.
+  static constexpr size_t kMostProblems = 64;
+  // A certificate that ends within this time is a problem.
+  static constexpr absl::Duration kRenewBefore = absl::Hours(7 * 24);
 
   // The objects that the state is read from. Nothing is owned; all must outlive
   // this.
@@ -136,6 +142,11 @@ class ServerState {
     uint64_t memory = 0;         // serve.memory
     uint64_t stated_memory = 0;  // StatedMemory of the server's parts
     Clock* clock = nullptr;      // times the stalls
+    const ProblemBoard* problems = nullptr;
+    // serve.arena is not `off`, and the server listens at a Unix socket.
+    bool wants_shared_memory = false;
+    // When the certificate in use ends, and its file; null without TLS.
+    std::function<std::pair<absl::Time, std::string>()> certificate = nullptr;
     // The sources whose images may pass through encoded.
     std::vector<v1::GetStatusResponse::EncodedImages> encoded_images = {};
     std::vector<v1::LeftOut> left_out = {};
@@ -153,7 +164,10 @@ class ServerState {
   std::vector<v1::MetricFamily> Metrics() const;
 
  private:
-  void AddProblems(v1::GetStatusResponse* status) const;
+  void AddBadData(v1::GetStatusResponse* status) const;
+  // The conditions that need a person, as GetStatusResponse.problems.
+  Problems FindProblems(
+      const std::vector<ClientBoard::Client>& clients) const;
   void AddStorage(v1::GetStatusResponse* status) const;
   void AddVideos(v1::GetStatusResponse* status) const;
 

@@ -159,6 +159,7 @@ void PullSide::Advance() {
   while (!ended_ && (!lanes_[0].busy || session_.lanes() > 1)) {
     absl::Status refused = context_.refusal->status();
     if (!refused.ok()) {
+      meter_.Failed();
       End(std::move(refused));
       return;
     }
@@ -203,6 +204,7 @@ bool PullSide::TakeBlock() {
   // OUT_OF_RANGE: everything requested has been sent.
   absl::Status status =
       absl::IsOutOfRange(next->status()) ? absl::OkStatus() : next->status();
+  if (!status.ok()) meter_.Failed();
   // A draining server does not wait for lent blocks. A server that cannot read
   // a sample must: the client still reads the blocks before it.
   if (context_.loader->draining()) {

@@ -118,6 +118,10 @@ class PullMeter {
   void Sends(const v1::PullResponse& message, uint64_t held);
   // The message has been written. `whole_block`: it was the block's last.
   void Wrote(bool whole_block);
+  // The server cannot go on, and the client must go elsewhere.
+  void Failed() {
+    if (instruments_ != nullptr) instruments_->failed.Add();
+  }
   // The stream is closed.
   void Ended() { entry_.reset(); }
 

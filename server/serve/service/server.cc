@@ -130,11 +130,15 @@ ReadPolicy GetReadPolicy(const v1::Serve& serve) {
 }
 
 void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
-                  OpenedJob* job) {
+                  FailingFiles* files, OpenedJob* job) {
   const auto calls =
       std::make_shared<BlockingCalls>(kMaxStuckReads, Clock::Real());
   for (std::unique_ptr<SampleSource>& source : job->sources) {
-    source = GuardSource(std::move(source), policy, calls, Clock::Real());
+    source = GuardSource(std::move(source), policy, calls, Clock::Real(),
+                         [files](const std::string& file,
+                                 absl::string_view reason) {
+                           files->TriedAgain(file, reason);
+                         });
   }
 }
 
@@ -156,9 +160,12 @@ uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory) {
 
 absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
                                             uint32_t ranks,
-                                            const ServerRevisions& revisions) {
+                                            const ServerRevisions& revisions,
+                                            std::unique_ptr<BuildInstruments>
+                                                build) {
   ServerParts parts;
-  parts.build = std::make_unique<BuildInstruments>();
+  parts.build = build != nullptr ? std::move(build)
+                                 : std::make_unique<BuildInstruments>();
   parts.board = std::make_unique<ActiveSamples>(Clock::Real());
   auto builder = std::make_unique<FileSampleBuilder>(
       job.config, job.source_pointers(), job.text.get(), parts.board.get(),
@@ -254,7 +261,8 @@ std::string DeciderAddress(const v1::Config& config,
 absl::StatusOr<ServerRevisions> MakeRevisions(
     const OpenedJob* job, const ServerIdentity& identity,
     const ServerSecurity& security,
-    const std::shared_ptr<const LiveValue<ReadPolicy>>& policy) {
+    const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
+    FailingFiles* files) {
   const v1::Config& config = job->config;
   if (config.serve().revisions().empty()) return ServerRevisions();
   RevisionKeeper::Settings settings;
@@ -266,7 +274,9 @@ absl::StatusOr<ServerRevisions> MakeRevisions(
                            config.topology().meeting().empty() ||
                            config.topology().meeting() == identity.name;
   auto opened = std::make_unique<OpenedRevisions>(
-      job, [policy](OpenedJob* opened) { GuardSources(policy, opened); });
+      job, [policy, files](OpenedJob* opened) {
+        GuardSources(policy, files, opened);
+      });
   ServerRevisions revisions;
   revisions.opened = opened.get();
   BALLAST_ASSIGN_OR_RETURN(
@@ -303,17 +313,20 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
                            IdentifyServer(job.config));
   const auto read_policy = std::make_shared<LiveValue<ReadPolicy>>(
       GetReadPolicy(job.config.serve()));
-  GuardSources(read_policy, &job);
+  auto build = std::make_unique<BuildInstruments>();
+  FailingFiles* const files = &build->failing_files;
+  GuardSources(read_policy, files, &job);
   // At its place, to which the keeper and the parts point.
   auto opened = std::make_unique<OpenedJob>(std::move(job));
   BALLAST_ASSIGN_OR_RETURN(
       ServerRevisions revisions,
-      MakeRevisions(opened.get(), identity, security, read_policy));
+      MakeRevisions(opened.get(), identity, security, read_policy, files));
   const Scheduler* const scheduler = revisions.opened == nullptr
                                          ? opened->scheduler.get()
                                          : revisions.opened->scheduler();
   BALLAST_ASSIGN_OR_RETURN(ServerParts parts,
-                           MakeServerParts(*opened, identity.ranks, revisions));
+                           MakeServerParts(*opened, identity.ranks, revisions,
+                                           std::move(build)));
   BALLAST_ASSIGN_OR_RETURN(parts.ahead_fetcher,
                            MakeAheadFetcher(*opened, identity, scheduler));
   // The first blocks of a server that may not know a change could be others.
@@ -405,6 +418,19 @@ ServerState::Sources LoaderServer::GetSources(
   sources.clock = Clock::Real();
   sources.left_out = server.job_.left_out;
   sources.costs = server.job_.loaded.costs;
+  sources.problems = &server.problems_;
+  const v1::Serve& serve = server.job_.config.serve();
+  sources.wants_shared_memory =
+      serve.arena() != "off" &&
+      std::any_of(serve.listen().begin(), serve.listen().end(),
+                  [](const std::string& address) {
+                    return !UnixPath(address).empty();
+                  });
+  if (const auto tls = server.security_.tls(); tls != nullptr) {
+    sources.certificate = [tls, file = server.job_.config.security().tls().cert()] {
+      return std::make_pair(tls->Get()->identity.expires, file);
+    };
+  }
   if (server.ahead_fetcher_ != nullptr) {
     sources.ahead_fetcher = server.ahead_fetcher_.get();
     sources.storage = &Storage::OfProcess();
@@ -536,10 +562,11 @@ void LoaderServer::WatchRevisions() {
 
 absl::Status LoaderServer::WatchIndexes() {
   const auto look = [this] {
-    const bool changed = std::any_of(
-        job_.sources.begin(), job_.sources.end(), [](const auto& source) {
-          return !source->index().CheckUnchanged().ok();
-        });
+    std::string changed;
+    for (const auto& source : job_.sources) {
+      const absl::Status same = source->index().CheckUnchanged();
+      if (!same.ok()) changed = std::string(same.message());
+    }
     MutexLock lock(&mutex_);
     if (std::exchange(indexes_changed_, changed) != changed) UpdateHealth();
   };
@@ -555,10 +582,38 @@ void LoaderServer::UpdateRefusal() {
   UpdateHealth();
 }
 
+std::string LoaderServer::WhyNotServing() const {
+  if (draining_) {
+    return "the server drains, and ends when its streams have ended; its ranks "
+           "go on at the job's other servers";
+  }
+  if (!indexes_changed_.empty()) {
+    return absl::StrCat(indexes_changed_,
+                        "; put the first index back, or restart the server");
+  }
+  if (!peers_agree_.ok()) {
+    return absl::StrCat(peers_agree_.message(),
+                        "; give both the same configuration and index, and "
+                        "restart the one that was wrong");
+  }
+  if (!knows_revisions_.ok()) return std::string(knows_revisions_.message());
+  if (stands_still_) {
+    return "all work has stalled: the stalls say where; does the file system "
+           "answer?";
+  }
+  return "";
+}
+
 void LoaderServer::UpdateHealth() {
-  call_server_.server->GetHealthCheckService()->SetServingStatus(
-      peers_agree_.ok() && knows_revisions_.ok() && !stands_still_ &&
-      !indexes_changed_ && !draining_);
+  const std::string why = WhyNotServing();
+  problems_.Set("not_serving", "", why);
+  call_server_.server->GetHealthCheckService()->SetServingStatus(why.empty());
+}
+
+void LoaderServer::NoteProblem(absl::string_view kind,
+                               const std::string& subject,
+                               const absl::Status& fault) {
+  problems_.Set(kind, subject, fault.message());
 }
 
 absl::Status LoaderServer::Reload(const v1::Config& config) {

@@ -24,6 +24,7 @@
 #include "server/job/job_setup.h"
 #include "server/serve/http/http_server.h"
 #include "server/serve/monitor/balance_board.h"
+#include "server/serve/monitor/problem_board.h"
 #include "server/serve/monitor/server_state.h"
 #include "server/serve/monitor/state_history.h"
 #include "server/serve/pull/pull_limits.h"
@@ -92,9 +93,10 @@ struct ServerParts {
 // How reads are retried, by serve.read_attempts and serve.read_timeout.
 ReadPolicy GetReadPolicy(const v1::Serve& serve);
 
-// Makes the job's sources read according to `policy` from now on.
+// Makes the job's sources read according to `policy` from now on. `files`
+// counts their failures; it is not owned and outlives them.
 void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
-                  OpenedJob* job);
+                  FailingFiles* files, OpenedJob* job);
 
 // The memory that a server limits itself to, in bytes (docs/deployment.md,
 // "Memory"): serve.memory, `decode_memory`, the memory of row groups and of
@@ -109,11 +111,14 @@ struct ServerRevisions {
 };
 
 // Makes all but `ahead_fetcher` and `balance` for a job that serves `ranks`
-// ranks here. `job` and `revisions` must outlive the parts. Errors: as
+// ranks here, with the given instruments, which may be null: new ones. `job` and
+// `revisions` must outlive the parts. Errors: as
 // Loader::Create, StallWatchdog::Start and RevisionKeeper::Open.
 absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
                                             uint32_t ranks,
-                                            const ServerRevisions& revisions);
+                                            const ServerRevisions& revisions,
+                                            std::unique_ptr<BuildInstruments>
+                                                build = nullptr);
 
 // A loader server: LoaderService, ScheduleService, OrderService and
 // MetricsService over gRPC, with health checking (SERVING from Start to Drain,
@@ -165,6 +170,10 @@ class LoaderServer {
   absl::Status Reload(const v1::Config& config);
   // See ServerSecurity.
   absl::StatusOr<bool> RenewTls();
+  // The server's status lists `fault` as the problem of `subject`, until it is
+  // OK: of its last reload, or of its certificate's renewal.
+  void NoteProblem(absl::string_view kind, const std::string& subject,
+                   const absl::Status& fault);
 
   // The number of open Pulls. Briefly takes the lock that all streams share, so
   // it returns only while they can make progress.
@@ -210,6 +219,8 @@ class LoaderServer {
   absl::Status WatchIndexes();
   void UpdateRefusal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Why the health is NOT_SERVING, and what to do; empty: it is SERVING.
+  std::string WhyNotServing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Each member needs the members before it.
   const std::unique_ptr<const OpenedJob> opened_;
@@ -234,6 +245,7 @@ class LoaderServer {
   ScheduleServiceImpl schedule_service_;
   OrderServiceImpl order_service_;
   RevisionServiceImpl revision_service_;
+  ProblemBoard problems_;
   const ServerState state_;
   std::unique_ptr<StateHistory> history_;  // null without serve.http
   MetricsServiceImpl metrics_service_;
@@ -251,7 +263,8 @@ class LoaderServer {
   absl::Status peers_agree_ ABSL_GUARDED_BY(mutex_);
   absl::Status knows_revisions_ ABSL_GUARDED_BY(mutex_);
   bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;
-  bool indexes_changed_ ABSL_GUARDED_BY(mutex_) = false;
+  // The message of an index that has changed; empty: none has.
+  std::string indexes_changed_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool down_ ABSL_GUARDED_BY(mutex_) = false;
 };

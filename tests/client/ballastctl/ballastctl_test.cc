@@ -135,11 +135,23 @@ TEST_F(BallastctlTest, StatusNamesFaults) {
   stall->set_module(v1::MODULE_VISION);
   stall->set_position(99);
   stall->set_seconds(12.4);
+  v1::GetStatusResponse::Problem* problem = state.add_problems();
+  problem->set_kind("reads_fail");
+  problem->set_subject("docs-2.tar");
+  problem->set_text("cannot open; ranks that need it wait");
+  problem->set_seconds(90);
+  problem->set_count(12);
   server_->SetStatus(state);
   server_->SetStats({});
 
   ASSERT_TRUE(Status(true).ok());
   const json printed = json::parse(out_.str());
+  EXPECT_EQ(printed["problems"],
+            json::array({{{"kind", "reads_fail"},
+                          {"subject", "docs-2.tar"},
+                          {"text", "cannot open; ranks that need it wait"},
+                          {"seconds", 90.0},
+                          {"count", 12}}}));
   EXPECT_EQ(printed["memory"],
             json({{"in_use", 3 << 20}, {"idle", 0.0}, {"bound", 64 << 20}}));
   EXPECT_EQ(printed["open_streams"], 5);
@@ -160,7 +172,9 @@ TEST_F(BallastctlTest, StatusNamesFaults) {
   out_.str("");
   ASSERT_TRUE(Status(false).ok());
   for (const char* line :
-       {"memory       3.00 MiB of 64.0 MiB in blocks; 0 B idle\n",
+       {"problem      reads_fail docs-2.tar for 90.0 s: cannot open; ranks that "
+        "need it\n             wait\n",
+        "memory       3.00 MiB of 64.0 MiB in blocks; 0 B idle\n",
         "bad samples  1 of at most 7\n  docs:17 (docs-0.tar: 000017), "
         "docs-0.tar at byte 1536, 2 times: image 0:\n    truncated\n",
         "stalls       1\n  reading images for 12.4 s: docs:18, docs-1.tar at "

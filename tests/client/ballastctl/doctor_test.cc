@@ -67,6 +67,22 @@ TEST(DiagnoseTest, AHealthyNodeNeedsNothing) {
   }
 }
 
+TEST(DiagnoseTest, SaysWhatAServerSaysOfItself) {
+  ServerFacts server = Server("a:1", "x", "8");
+  auto& reads = server.problems.emplace_back();
+  reads.set_kind("reads_fail");
+  reads.set_subject("docs-2.tar");
+  reads.set_text("cannot open");
+  auto& certificate = server.problems.emplace_back();
+  certificate.set_kind("certificate");
+  certificate.set_text("ends tomorrow");
+  const auto findings = Diagnose(Healthy(), {server});
+  EXPECT_EQ(Of(findings, "server a:1 (reads_fail)").grade, Grade::kFault);
+  EXPECT_EQ(Of(findings, "server a:1 (reads_fail)").found,
+            "docs-2.tar: cannot open");
+  EXPECT_EQ(Of(findings, "server a:1 (certificate)").grade, Grade::kWarning);
+}
+
 TEST(DiagnoseTest, NamesWhatTheHelpersLack) {
   EXPECT_EQ(Of(Diagnose(Healthy(), {}), "videos").found,
             "can be read here, by FFmpeg 8.1.2");

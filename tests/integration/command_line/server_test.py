@@ -41,8 +41,10 @@ class ServerTest(tools.CorpusTest):
                 "delivery",
                 "modules", "batch", "model", "version", "costs", "uptime_seconds", "rates",
                 "workers", "queue", "memory", "cache", "open_streams",
-                "clients_total", "clients", "left_out", "max_bad_samples", "bad_samples", "stalls",
+                "clients_total", "clients", "left_out", "problems", "max_bad_samples",
+                "bad_samples", "stalls",
             )  # fmt: skip
+            self.assertEqual(status["problems"], [])
             self.assertEqual(status["bad_samples"], [])
             self.assertEqual(status["stalls"], [])
             self.assertEqual(status["address"], address)

@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import time
 import unittest
 
 from tests.harness import tools
@@ -106,6 +107,18 @@ class TlsTest(CertificateTest):
                      "--steps", "2", "--json"]  # fmt: skip
         self.assertEqual(
             len(self.json_lines("ballastctl", *self.flags(), *arguments)), 2 * 2
+        )
+
+    def test_a_certificate_that_ends_in_two_days(self):
+        status = self.ok("ballastctl", *self.flags(), "status", "--interval", 0, "--json")
+        (problem,) = json.loads(status)["problems"]
+        self.assertEqual(problem["kind"], "certificate")
+        self.assertTrue(problem["subject"].endswith("/server.pem"), problem)
+        self.assertRegex(problem["text"], "^ends at .*Replace the certificate and its key")
+        metrics = json.loads(self.ok("ballastctl", *self.flags(), "metrics", "--json"))
+        self.assertEqual(metrics["ballast_problems kind=certificate"], 1)
+        self.assertAlmostEqual(
+            metrics["ballast_certificate_end_seconds"], time.time() + 2 * 86400, delta=3600
         )
 
     def test_ranks(self):

@@ -110,11 +110,13 @@ TEST(PageJsonTest, BoundsListsAndReplacesHostileNames) {
     status.add_clients()->set_lag(i);
     status.add_stalls();
   }
+  status.add_problems()->set_subject("a\xff.tar");
   const json page = json::parse(PageJson(status, {}, nullptr, {}));
   EXPECT_EQ(page["bad_samples"].size(), 100u);
   EXPECT_EQ(page["bad_samples_total"], 500);
   EXPECT_EQ(page["clients"].size(), 100u);
   EXPECT_EQ(page["stalls"].size(), 100u);
+  EXPECT_EQ(page["problems"][0]["subject"], "a\ufffd.tar");
   EXPECT_EQ(page["bad_samples"][0]["reason"], "\"quoted\"\n");
 }
 
