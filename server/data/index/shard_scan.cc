@@ -62,6 +62,11 @@ void Put(const std::vector<IndexSampleRecord>& records,
 
 absl::Status Take(const v1::ScanRecord::Samples& from,
                   std::vector<IndexSampleRecord>* records, ImageFacts* images) {
+  const auto times_of = [](const std::vector<IndexedVideo>& videos) {
+    size_t times = 0;
+    for (const IndexedVideo& video : videos) times += video.times();
+    return times;
+  };
   if (!TakeEntries(from.records(), records) ||
       !TakeEntries(from.sizes(), &images->sizes) ||
       !TakeEntries(from.marks(), &images->marks) ||
@@ -76,6 +81,7 @@ absl::Status Take(const v1::ScanRecord::Samples& from,
                       images->video_samples.end()) ||
       (!images->video_samples.empty() &&
        images->video_samples.back() >= records->size()) ||
+      images->times.size() != times_of(images->videos) ||
       images->marks.size() != images->sizes.size() ||
       images->content_hashes.size() > images->sizes.size()) {
     return absl::InvalidArgumentError("samples that no scan writes");
