@@ -59,6 +59,9 @@ constexpr absl::Duration kCallsLook = absl::Milliseconds(20);
 constexpr int kCallsLooks = 1000;
 // For a client to take the last bytes.
 constexpr std::chrono::seconds kToTake(1);
+// For a client to take what gRPC has sent. After a third of it gRPC's keepalive
+// has ended the connection of a client that reads nothing.
+constexpr std::chrono::seconds kToRead(60);
 // Pause after an accept that failed, and after a connection that was refused.
 constexpr std::chrono::milliseconds kAfterFault(100);
 constexpr std::chrono::milliseconds kAfterRefusal(1);
@@ -292,6 +295,7 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
         inner_(stream_.get_executor()),
         pause_(stream_.get_executor()),
         deadline_(stream_.get_executor()),
+        stall_(stream_.get_executor()),
         expel_([core](const std::string& why) {
           ++core->expelled;
           if (core->logged_expulsion.Now()) {
@@ -450,9 +454,15 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
       meter_.Watch(absl::string_view(down_).substr(0, bytes));
       CountCalls();
     }
+    // gRPC may have closed its end meanwhile: nobody sees it during a write.
+    stall_.expires_after(kToRead);
+    stall_.async_wait([self = this->shared_from_this()](Error error) {
+      if (!error) self->Expel("has taken nothing for 60 s");
+    });
     net::async_write(
         stream_, net::buffer(down_.data(), bytes),
         [self = this->shared_from_this(), bytes](Error error, size_t) {
+          self->stall_.cancel();
           if (error) return self->Close();
           if (bytes == self->down_.size() && bytes < kMostReadBytes) {
             self->down_.resize(2 * bytes);
@@ -499,6 +509,7 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
     Tcp().close(ignored);
     pause_.cancel();
     deadline_.cancel();
+    stall_.cancel();
   }
 
   const std::shared_ptr<void> place_;  // released last
@@ -510,6 +521,7 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
   Inner inner_;
   net::steady_timer pause_;
   net::steady_timer deadline_;
+  net::steady_timer stall_;
   const std::function<void(const std::string&)> expel_;
   const std::function<void()> spoke_;
   FrameMeter meter_;
