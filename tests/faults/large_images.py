@@ -10,7 +10,7 @@ import zlib
 def job_config(batch, serve):
     """A job over write_samples' lines, of `batch` samples a step; `serve`: its keys."""
     return f"""
-sources: [{{name: chat, format: jsonl, path: chat.jsonl, media_root: .}}]
+sources: [{{name: chat, format: jsonl, path: chat.jsonl, media_root: ., max_bad: 1}}]
 model: {{profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 50176}}
 batch: {{global: {batch}, micro: {batch}, max_tokens: 8192}}
 topology: {{modules: {{vision: {{dp: 1}}, language: {{dp: 1}}}}}}

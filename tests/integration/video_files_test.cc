@@ -220,7 +220,8 @@ constexpr uint64_t kBatch = 32;
 LoadedConfig ConfigIn(const std::string& folder) {
   TestJob job;
   job.sources =
-      "{name: clips, format: jsonl, path: clips.jsonl, media_root: .}";
+      "{name: clips, format: jsonl, path: clips.jsonl, media_root: ., max_bad: "
+      "1}";
   job.model =
       "profile: qwen2_5_vl, video: {max_frames: 4, min_frames: 2, "
       "min_pixels: 3136, max_pixels: 3136}";

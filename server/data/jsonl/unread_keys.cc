@@ -172,8 +172,11 @@ absl::Status LostMedia(absl::string_view key, absl::string_view what) {
 
 absl::Status CheckLostMedia(const object& root) {
   bool describes_picture = false;
+  // Pages of texts and images, which have facts of the images elsewhere.
+  bool has_places = false;
   for (const auto& [key, value] : root) {
     describes_picture |= DescribesPicture(View(key)) && !value.is_null();
+    has_places |= View(key) == "texts" || View(key) == "text_list";
   }
   for (const auto& [key, value] : root) {
     if (IsTextKey(View(key)) || (!SaysSomething(value) && !IsArray(value))) {
@@ -184,6 +187,7 @@ absl::Status CheckLostMedia(const object& root) {
       return LostMedia(View(key),
                        absl::StrCat("names a file, ", Printable(text)));
     }
+    if (has_places) continue;
     if (IsMediaKey(View(key))) {
       return LostMedia(View(key), "seems to hold media or their addresses");
     }

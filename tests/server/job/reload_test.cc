@@ -73,8 +73,8 @@ TEST(ReloadTest, RefusesChangesOfTheSchedule) {
       {"order: {seed: 5}\n", "order.seed is 1234 in this server and 5 in"},
       {"balance: {delivery: direct, window: 1}\n",
        "balance.delivery is exchange in this server and direct in"},
-      {"balance: {cost: {language: {linear: 0.5}}}\n",
-       "balance.cost.language.linear is 0 in this server and 0.5 in"},
+      {"balance: {cost: {model: auto, language: {linear: 0.5}}}\n",
+       "balance.cost.language.linear is 42.42 in this server and 0.5 in"},
       {"packing: {mode: scheduled}\n", "packing.mode is shard"},
   };
   // The fingerprint covers it.

@@ -297,6 +297,9 @@ TEST(ConversationJsonTest, RefusesMediaInAKeyThatIsNotRead) {
         R"("text": "A", "url": "https://a/b", "dump": "CC", "date": "x",
            "file_path": "s3://a/b.warc.gz", "language_score": 0.9)",
         R"("text": "A", "url": "https://a/b", "timestamp": "2019-04-25")",
+        // A page of MMC4 without images.
+        R"("text_list": ["A"], "image_info": [], "url": "https://a/b",
+           "similarity_matrix": [[0.1]])",
         R"("text": "A", "image_id": "17", "num_images": 0, "image_url": "")",
         R"("text": "A", "image_width": "3", "images": [], "image": null)",
         R"("text": "A", "image_caption": "A cat", "image_scores": [1, 2])"}) {
