@@ -69,7 +69,7 @@ function tiles(json, rate) {
     [bytes(sent) + '/s', 'to clients'],
     [count(finite(n.ballast_samples_waiting)), 'samples waiting, ' + finite(n.ballast_workers_busy) + ' of ' + finite(n.ballast_workers) + ' workers busy'],
     [bytes(json.memory.in_use), 'of ' + bytes(json.memory.limit) + ' in blocks', full > 0.95 ? 'warn' : ''],
-    ...(json.left_out.length ? [[count(json.left_out.reduce((sum, s) => sum + s.bad, 0)), 'records left out by the index', 'bad']] : []),
+    ...(left_out(json).length ? [[count(left_out(json).reduce((sum, s) => sum + s.bad, 0)), 'records left out by the index', 'bad']] : []),
     [json.bad_samples_total, 'bad samples of at most ' + json.max_bad_samples, json.bad_samples_total ? 'bad' : ''],
   ];
   $('tiles').replaceChildren(...items.map(([value, label, tone]) =>
@@ -264,6 +264,11 @@ function clients(json) {
   $('clients').hidden = false;
 }
 
+// Absent from an older server.
+function left_out(json) {
+  return json.left_out || [];
+}
+
 function problems(json) {
   $('problems').hidden = !json.problems.length;
   fill('problems', el('h2', {class: 'bad'}, 'Problems'),
@@ -273,9 +278,9 @@ function problems(json) {
   fill('stalls', el('h2', {class: 'bad'}, 'Held up'),
     table(['stage', 'for', 'sample', 'file'], json.stalls.map(s =>
       [s.stage, time(s.seconds), el('td', {class: 'left'}, s.sample ? previewed(s.sample, s.sample) : ''), el('td', {class: 'wide'}, s.file ? `${s.file} at byte ${s.offset}` : '')]), [2, 3]));
-  $('left_out').hidden = !json.left_out.length;
+  $('left_out').hidden = !left_out(json).length;
   fill('left_out', el('h2', {}, 'Left out by the index as bad'),
-    table(['source', 'records', 'of', 'causes'], json.left_out.map(s =>
+    table(['source', 'records', 'of', 'causes'], left_out(json).map(s =>
       [s.source, s.bad, s.samples + s.bad, el('td', {class: 'wide'}, s.causes.map(c => `${c.records} ${c.cause}, as ${c.example}`).join('; '))]), [0, 3]));
   $('bad').hidden = !json.bad_samples.length;
   fill('bad', el('h2', {}, `Bad samples (${json.bad_samples_total} of at most ${json.max_bad_samples})`),
