@@ -152,7 +152,7 @@ void AddTimes(const v1::GetStatsResponse& stats, View* view) {
 
 void AddStalls(const v1::GetStatusResponse& status, View* view) {
   for (const auto& problem : status.problems()) {
-    view->Add(absl::StrCat("problem: ", PrintableText(ProblemText(problem))));
+    view->Add(absl::StrCat("problem: ", OneLine(ProblemText(problem))));
   }
   for (const auto& stall : status.stalls()) {
     view->Add(absl::StrFormat("held up for %s: %s of %s",
