@@ -31,7 +31,8 @@ std::unique_ptr<Scheduler> MakeSimScheduler(const SyntheticJob& job,
 
 // The condition of a server's disk, which faults change.
 struct SimDisk {
-  double error_chance = 0;  // of a sample's read
+  double error_chance = 0;  // of a sample's read and of a write
+  int full = 0;             // above 0: every write fails
   absl::Time stalled_until = absl::InfinitePast();
   absl::Duration most_read_time = absl::Milliseconds(5);
 };

@@ -42,7 +42,8 @@ class SimStore final : public RevisionStore {
     if (process_.dead() || !process_.SurvivesWrite(/*before=*/true)) {
       return absl::UnavailableError("this process is gone");
     }
-    const bool fails = threads.random().Chance(disk_.error_chance);
+    const bool fails =
+        disk_.full > 0 || threads.random().Chance(disk_.error_chance);
     // After an error the file may be either.
     if ((!fails || threads.random().Chance(0.5)) && !forgets_ &&
         !file_->Write(book).ok()) {

@@ -232,12 +232,12 @@ uint64_t Simulation::EarliestStep() {
 // that it is reached. Between its calls the disk is well.
 void Simulation::AskAhead(const SimFault& fault) {
   const uint64_t step = EarliestStep() + fault.from_earliest;
-  double& error_chance = slots_[fault.server]->disk.error_chance;
+  SimDisk& disk = slots_[fault.server]->disk;
   constexpr int kRankMachine = 1001;
   const int node = network_.AddNode(kRankMachine);
   const absl::Time end = threads_->Now() + absl::Seconds(20);
   while (threads_->Now() < end && !over_) {
-    const double before = std::exchange(error_chance, 1);
+    ++disk.full;
     const auto answer = std::make_shared<SimCall<bool>>(
                             &network_, node, GetAddress(fault.server))
                             ->Run(
@@ -249,7 +249,7 @@ void Simulation::AskAhead(const SimFault& fault) {
                                       });
                                 },
                                 absl::Seconds(5));
-    error_chance = before;
+    --disk.full;
     // Ranks have come to the step, or a write has got through.
     if (answer.value_or(false)) break;
     Sleep(absl::Milliseconds(500));
