@@ -93,8 +93,8 @@ constexpr int kMaxCallsPerConnection = 1024;
 constexpr int kHandshakeTimeoutMs = 20'000;
 // Of the machine's cores, what the frames of one peer may keep busy, and what
 // it may do at once.
-constexpr double kPeersShare = 0.25;
-constexpr absl::Duration kPeersBurst = absl::Seconds(1);
+constexpr double kPeersShare = 0.125;
+constexpr absl::Duration kPeersBurst = absl::Milliseconds(500);
 constexpr size_t kMaxCallsPerPeer = 4096;
 // A token has up to 4096 bytes.
 constexpr int kMaxMetadataBytes = 16 << 10;
