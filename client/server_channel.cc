@@ -29,6 +29,7 @@
 #include "common/channel_security.h"
 #include "common/grpc_status.h"
 #include "common/net_address.h"
+#include "common/without_sigpipe.h"
 #include "proto/transport.h"
 
 namespace ballast {
@@ -280,6 +281,8 @@ absl::Status DiagnoseTls(const std::string& address,
   const Descriptor descriptor(Connect(*found, deadline));
   if (descriptor.get() < 0) return absl::OkStatus();
 
+  // The server may close at any moment, as when it has no place.
+  const WithoutSigpipe without_sigpipe;
   const bool plain = security.ca.empty();
   if (!security.server_name.empty()) host = security.server_name;
   const Owned<SSL_CTX> context = MakeContext(security);

@@ -26,6 +26,7 @@
 #include "absl/strings/str_join.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "common/without_sigpipe.h"
 
 namespace ballast {
 
@@ -36,30 +37,6 @@ using ::gloo::transport::UnboundBuffer;
 // Gloo matches messages of a pair by slot, in order.
 constexpr uint64_t kHeaderSlot = 0;
 constexpr uint64_t kSliceSlot = 1;
-
-// Gloo writes to sockets without MSG_NOSIGNAL: keeps SIGPIPE from this thread
-// for as long as this lives, and removes one that has arrived.
-class WithoutSigpipe {
- public:
-  WithoutSigpipe() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~WithoutSigpipe() {
-    const timespec now = {};
-    if (!was_pending_) sigtimedwait(&pipe_, nullptr, &now);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-
- private:
-  sigset_t pipe_;
-  sigset_t before_;
-  bool was_pending_ = false;
-};
 
 // The part of memory from the first to the last byte of all ranges that are
 // added.
