@@ -133,7 +133,8 @@ constexpr char kVideo[] =
     "profile: qwen3_vl, min_pixels: 3136, max_pixels: 50176, video: {fps: 2, "
     "min_frames: 2, max_frames: 6, min_pixels: 4096, max_pixels: 12544}";
 constexpr char kTiles[] =
-    "tokenizer: '$TOKENIZER', token_ids: {end_of_text: 7}, chat_template: "
+    "rules: transformers, tokenizer: '$TOKENIZER', token_ids: {end_of_text: "
+    "7}, chat_template: "
     "llava1_5, mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4], image_family: "
     "{patch: 14, marks: {placeholder: '<image>'}, rule: best_fit_tiles, tile: "
     "56, merge: 2, max_tiles: 4}";
