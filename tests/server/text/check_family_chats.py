@@ -23,7 +23,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "image_plan"))
+sys.path.insert(0, os.path.join(HERE, "..", "media", "image_plan"))
 from PIL import Image  # noqa: E402
 from text_processors import PROCESSORS, text_processor  # noqa: E402
 from transformers.models.llama4 import processing_llama4  # noqa: E402

@@ -27,7 +27,7 @@ class EncodersTest(unittest.TestCase):
         import transformers
 
         here = os.path.dirname(os.path.abspath(__file__))
-        sys.path.insert(0, os.path.join(here, "..", "..", "server", "image_plan"))
+        sys.path.insert(0, os.path.join(here, "..", "..", "server", "media", "image_plan"))
         from image_processors import drawn, image_processor
 
         torch.manual_seed(3)

@@ -42,7 +42,7 @@ serve: {listen: ["127.0.0.1:0"], threads: 1}
 
 
 def second_writing():
-    for folder in ("video", "text"):
+    for folder in ("media/video", "text"):
         sys.path.insert(0, os.path.join(TESTS, folder))
     import make_llava_video_chats
     import make_llava_video_vectors
