@@ -84,6 +84,13 @@ absl::Status ReadPart(const element& part, Mentioned* mentioned) {
   }
   if (type == "image" || type == "image_url") {
     BALLAST_RETURN_IF_ERROR(CheckImagePart(part));
+    double index;
+    if (part["index"].get(index) == SUCCESS) {
+      BALLAST_RETURN_IF_ERROR(CheckImageIndex(
+          index, std::count_if(
+                     mentioned->places.begin(), mentioned->places.end(),
+                     [](const auto& each) { return each.medium == "image"; })));
+    }
   }
   std::string_view path;
   if ((type == "image" && (part["image"].get(path) == SUCCESS ||
@@ -375,6 +382,14 @@ absl::StatusOr<std::vector<MediaPlace>> ReadMediaPlaces(
   BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
   BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
   return std::move(mentioned.places);
+}
+
+absl::Status CheckImageIndex(double index, size_t place) {
+  if (index == place) return absl::OkStatus();
+  return DataFaultError(absl::StrCat(
+      "`index` of an image part is ", index, ", and the part is image ", place,
+      " of the turns, from 0: parts take images in order; put the images into "
+      "the order of the parts"));
 }
 
 std::vector<absl::string_view> GetPaths(absl::string_view medium,

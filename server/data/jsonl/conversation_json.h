@@ -43,6 +43,11 @@ struct MediaPlace {
 // All of them, in order.
 absl::StatusOr<std::vector<MediaPlace>> ReadMediaPlaces(absl::string_view json);
 
+// Whether the number by which a part of a turn names its image is its place
+// among the images of the turns, from 0: parts take images in order. Errors: a
+// data fault. Pure.
+absl::Status CheckImageIndex(double index, size_t place);
+
 // The paths in the places of `medium`, in order. `or_images`: a mark of an
 // image is one of `medium`, too. Pure.
 std::vector<absl::string_view> GetPaths(absl::string_view medium,

@@ -507,6 +507,15 @@ class MappedRows final : public ParquetRows {
       const bool is_image = *type == "image" || *type == "image_url";
       const bool is_video = *type == "video" || *type == "video_url";
       if (is_image) {
+        const auto indexes = GetField(*parts->values, "index");
+        const auto index = indexes != nullptr && IsNumber(*indexes->type())
+                               ? NumberAt(*indexes, k)
+                               : std::nullopt;
+        if (index.has_value()) {
+          BALLAST_RETURN_IF_ERROR(
+              Annotate(CheckImageIndex(*index, named->images.size()),
+                       absl::StrCat("content part ", number)));
+        }
         named->images.emplace_back(
             NameAt(*parts->values, "image", k).value_or(""));
       }

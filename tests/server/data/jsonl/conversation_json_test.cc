@@ -158,6 +158,24 @@ TEST(ConversationJsonTest, ComparesThePlacesOfPartsAmongMarks) {
       parse(keys[1], R"({"type": "video", "video": "a"})", R"("<image>")"), "");
 }
 
+// Parts of llava-instruct-mix-vsft name their image by its place.
+TEST(ConversationJsonTest, RefusesPartsThatNameImagesInAnotherOrder) {
+  const auto check = [](absl::string_view first, absl::string_view second) {
+    return std::string(
+        CheckConversation(
+            absl::StrCat(R"({"messages": [{"role": "user", "content": [)",
+                         R"({"type": "image", "index": )", first,
+                         R"(}, {"type": "text", "text": "q", "index": null},)",
+                         R"( {"type": "image", "index": )", second, "}]}]}"))
+            .message());
+  };
+  EXPECT_THAT(check("1", "0"), HasSubstr("`index` of an image part is 1, and "
+                                         "the part is image 0 of the turns"));
+  EXPECT_THAT(check("0", "0"), HasSubstr("is 0, and the part is image 1"));
+  EXPECT_THAT(check("0", "1"), Not(HasSubstr("`index`")));
+  EXPECT_THAT(check("null", "1"), Not(HasSubstr("`index`")));
+}
+
 // They would be trained on in another size than their data say.
 TEST(ConversationJsonTest, RefusesImagesWithASizeOfTheirOwn) {
   for (const char* key :

@@ -565,6 +565,13 @@ def image_parts():
     write("image_parts.parquet", pa.table({
         "images": pa.array([r[0] for r in rows], pa.list_(IMAGE)),
         "messages": pa.array([r[1] for r in rows], pa.list_(message))}), None, None)
+    numbered = pa.struct([("type", pa.string()), ("text", pa.string()), ("index", pa.int64())])
+    message = pa.struct([("role", pa.string()), ("content", pa.list_(numbered))])
+    indexed = [row(["a.jpg", "b.jpg"], *({"index": i} for i in places))
+               for places in ((0, 1), (1, 0), (None, 1))]
+    write("image_part_indexes.parquet", pa.table({
+        "images": pa.array([r[0] for r in indexed], pa.list_(IMAGE)),
+        "messages": pa.array([r[1] for r in indexed], pa.list_(message))}), None, None)
     rows = [rows[0], rows[4], rows[8]]
     write("image_turns.parquet", pa.table({
         "images": pa.array([r[0] for r in rows], pa.list_(IMAGE)),
