@@ -135,7 +135,7 @@ TEST(FamilyJobTest, EveryNumberOfTheFamilyIsInTheFingerprint) {
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
       reflection->SetDouble(family, field, 0.5);
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
-      reflection->SetBool(family, field, true);
+      reflection->SetBool(family, field, !reflection->GetBool(*family, field));
     } else if (field->name() == "filter") {
       family->set_filter(v1::ImageFamily::FILTER_LANCZOS);
     } else if (field->name() == "name") {

@@ -289,6 +289,12 @@ std::vector<FingerprintCase> ReadCases() {
   return cases;
 }
 
+void SetCost(double linear, double quadratic,
+             v1::Balance::Cost::Coefficients* cost) {
+  cost->set_linear(linear);
+  cost->set_quadratic(quadratic);
+}
+
 TEST(ScheduleFingerprintTest, TextIsThatOfOlderReleases) {
   const std::vector<FingerprintCase> cases = ReadCases();
   ASSERT_GE(cases.size(), 40u);
@@ -297,8 +303,16 @@ TEST(ScheduleFingerprintTest, TextIsThatOfOlderReleases) {
     SCOPED_TRACE(c.name);
     absl::string_view yaml = c.yaml;
     const bool videos = absl::ConsumePrefix(&yaml, "videos: true\n");
-    const auto loaded = ParseConfig(yaml, "F", "DIR");
+    auto loaded = ParseConfig(yaml, "F", "DIR");
     ASSERT_TRUE(loaded.ok()) << loaded.status();
+    // What these releases took where no cost was given.
+    if (!absl::StrContains(yaml, "cost: ")) {
+      v1::Balance::Cost* cost =
+          loaded->config.mutable_balance()->mutable_cost();
+      if (cost->has_audio()) SetCost(1, 0, cost->mutable_audio());
+      SetCost(1, 0, cost->mutable_vision());
+      SetCost(0, 0, cost->mutable_language());
+    }
     const FakeSourceIndex still(FormulaSamples(8));
     const VideoIndex moving;
     const std::vector<const SourceIndex*> indexes(
