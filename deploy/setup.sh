@@ -6,7 +6,7 @@
 #
 #   deploy/setup.sh            install what is missing
 #   deploy/setup.sh --noarrow  without Arrow: a build then refuses Parquet by name
-#   deploy/setup.sh --tests    also programs that only tests use: without promtool
+#   deploy/setup.sh --tests    also programs that only tests and ./dev use: without promtool
 #                              alerts_test fails, without ip and nft
 #                              tests/cluster; without Chromium and Prometheus
 #                              parts of metrics_test are skipped, and without
@@ -78,6 +78,7 @@ packages=(
 # Services of these packages are not started.
 test_packages=(
   chromium
+  clang-format
   ffmpeg
   iproute2
   nftables
@@ -243,6 +244,33 @@ install_rclone() {
   mv -T "$work/tree" "$root"
 }
 
+# Installs ruff and mypy, which ./dev runs, as modules of their own folder.
+install_dev_tools() {
+  local root list work
+  list=$(dirname "$0")/dev_tools.txt
+  root=${DEV_TOOLS_PATH:-${HOME:?"setup.sh: HOME is unset; set DEV_TOOLS_PATH"}/.local/share/ballast/dev_tools}
+  ! cmp -s "$list" "$root/dev_tools.txt" || return 0
+  if [[ -e $root && ! -e $root/dev_tools.txt ]]; then
+    echo "setup.sh: $root is not a folder that setup.sh made; remove it, or set" \
+      "DEV_TOOLS_PATH to another" >&2
+    exit 1
+  fi
+  echo "setup.sh: installing ruff and mypy into $root"
+  mkdir -p "$(dirname "$root")"
+  work=$(mktemp -d "$root.XXXXXX")
+  python3 -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+    --only-binary=:all: --target "$work" --requirement "$list" || {
+    echo "setup.sh: pip could not fetch what $list lists; ./dev check does not run" \
+      "without it" >&2
+    rm -rf "$work"
+    exit 1
+  }
+  cp "$list" "$work/"
+  chmod -R a+rX "$work"
+  rm -rf "$root"
+  mv -T "$work" "$root"
+}
+
 # Prints a Python 3.12 that can make virtual environments.
 find_python() {
   local python
@@ -341,5 +369,8 @@ install_packages() {
 
 install_packages
 [[ -z $arrow ]] || install_arrow
-[[ -z $rclone ]] || install_rclone
+if [[ -n $rclone ]]; then
+  install_rclone
+  install_dev_tools
+fi
 [[ -z $trainers ]] || install_trainers
