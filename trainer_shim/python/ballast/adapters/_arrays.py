@@ -171,7 +171,7 @@ def require_images(batch: Mapping[str, Any], consumer: str, audio: bool = False)
     """Refuses the text of samples with images from a loader without the images, and the text
     of samples with clips, unless `consumer` takes `audio`."""
     totals = getattr(batch, "totals", None)
-    if totals is not None and not audio and getattr(totals, "clips", 0):
+    if totals is not None and not audio and getattr(totals, "clips", 0) > 0:
         raise FailedPrecondition(
             "found the text of %d clips of audio; %s would train without them: take "
             "ballast.adapters.huggingface_audio, or leave out the sources with clips"

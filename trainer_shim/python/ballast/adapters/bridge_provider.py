@@ -18,7 +18,7 @@ _STEPS = ("vlm_step", "qwen3_vl_step", "qwen3_omni_step")
 _LOADERS = "megatron.bridge.data.loaders"
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True)  # type: ignore[call-overload]
 class BallastDatasetProvider(DatasetProvider):  # type: ignore[misc]
     """The dataset of a Bridge recipe: a class that a YAML file can name.
 

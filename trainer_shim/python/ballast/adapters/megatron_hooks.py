@@ -198,7 +198,7 @@ class Batches(Iterator[Any]):
         return True
 
     def _check_count(self, batch: Batch) -> None:
-        if self._micro_batches in (None, batch.num_micro_batches):
+        if self._micro_batches is None or self._micro_batches == batch.num_micro_batches:
             return
         raise FailedPrecondition(
             "step %d: found %d micro-batches; the trainer takes %d of every step, and would train "

@@ -73,7 +73,7 @@ def tensors_only(inputs: Mapping[str, Any]) -> Dict[str, Any]:
             result[key] = host_number(value, inputs["cu_seqlens_q"])
         elif isinstance(value, tuple):
             raise InvalidArgument(
-                '%s: found a tuple, which cannot be sent to tensor peers: make the inputs with '
+                "%s: found a tuple, which cannot be sent to tensor peers: make the inputs with "
                 'dummy_image="drop"' % key
             )
         elif value is not None:
@@ -180,7 +180,8 @@ def mimo_data_loaders(
         made: List[Optional[Batches]] = []
         evaluates = args.eval_iters or getattr(args, "full_validation", False)
         consumed = int(getattr(args, "consumed_valid_samples", 0) or 0)
-        steps = (state.step, consumed // counted(cfg, "valid", "global_batch_size")[1], 0)
+        of_valid = counted(cfg, "valid", "global_batch_size")[1] or int(args.global_batch_size)
+        steps = (state.step, consumed // of_valid, 0)
         try:
             for split, step in zip(("train", "valid", "test"), steps):
                 wanted = split == "train" or evaluates
