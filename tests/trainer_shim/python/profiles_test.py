@@ -74,7 +74,7 @@ class ProfilesTest(unittest.TestCase):
         llava = _profiles.find_profile(config("llava"))
         clip = config("llava", vision_config=types.SimpleNamespace(model_type="clip"))
         pixtral = config("llava", vision_config=types.SimpleNamespace(model_type="pixtral"))
-        self.assertEqual(llava.rule, "RULE_CENTER_CROP")
+        self.assertEqual(llava.rule, "RULE_PAD_SQUARE")
         self.assertEqual(_profiles.find_profile(clip), llava)
         self.assertEqual(_profiles.find_profile(pixtral).rule, "RULE_LONGEST_EDGE")
 
