@@ -150,7 +150,7 @@ LoadedConfig MakeAudioConfig(const std::string& profile,
   const auto config = ParseConfig(
       absl::StrCat(
           "sources: [{name: talk, format: jsonl, path: talk.jsonl, media_root: "
-          "., index: ",
+          "., max_bad: 1, index: ",
           profile, ".index}]\nmodel: {profile: ", profile,
           has_images ? ", max_pixels: 12544"
                      : ", token_ids: {end_of_text: 300, im_start: 301, im_end: "
@@ -406,7 +406,7 @@ TEST_F(AudioTest, VideosBringTheirAudio) {
       const auto config = ParseConfig(
           absl::StrCat(
               "sources: [{name: talk, format: jsonl, path: talk.jsonl, "
-              "media_root: ., index: ",
+              "media_root: ., max_bad: 1, index: ",
               c.profile, ".index}]\nmodel: {profile: ", c.profile,
               ", video: {use_audio_in_video: true, min_pixels: 784, "
               "max_pixels: 6272}}\n"
