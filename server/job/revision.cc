@@ -436,6 +436,12 @@ std::vector<std::string> ListUntaken(const v1::Config& running,
   if (running.has_security() || offered.has_security()) {
     add("security.", running.security(), offered.security());
   }
+  // Its serve.listen, unless it is written (ComposeRevision).
+  if (running.topology().servers_size() == 1 &&
+      offered.topology().servers_size() == 1) {
+    add("topology.servers[0].", running.topology().servers(0),
+        offered.topology().servers(0));
+  }
   return untaken;
 }
 

@@ -242,13 +242,17 @@ TEST_F(RevisionTest, RefusesWhatARunningJobCannotChange) {
 
 // A key of one server, from which the address of the job's only server follows.
 TEST_F(RevisionTest, TakesAFileOfAnotherListenAddress) {
-  const auto composed = ComposeRevision(
-      Job({{"balance: {}", "serve: {listen: ['unix:/a']}"}}),
+  const v1::Config running =
+      Job({{"balance: {}", "serve: {listen: ['unix:/a']}"}});
+  const v1::Config offered =
       Job({{"balance: {}", "serve: {listen: ['unix:/b']}"},
-           {"weight: 3", "weight: 2"}}),
-      kStep);
+           {"weight: 3", "weight: 2"}});
+  const auto composed = ComposeRevision(running, offered, kStep);
   ASSERT_TRUE(composed.ok()) << composed.status();
   EXPECT_EQ(composed->topology().servers(0).address(), "unix:/a");
+  EXPECT_THAT(ListUntaken(running, offered),
+              ElementsAre(StartsWith("serve.listen"),
+                          StartsWith("topology.servers[0].address stays ")));
 }
 
 TEST_F(RevisionTest, RefusesAFileThatChangesNothing) {
@@ -552,7 +556,7 @@ TEST_F(RevisionTest, EveryKeyIsTakenRefusedOrNoted) {
     const std::string section =
         absl::StrCat(leaf[0]->name(), ".", leaf[1]->name());
     if (leaf[0]->name() == "serve" || leaf[0]->name() == "storage" ||
-        leaf[0]->name() == "security") {
+        leaf[0]->name() == "security" || key == "topology.servers.address") {
       ASSERT_TRUE(composed.ok()) << composed.status();
       EXPECT_TRUE(MessageDifferencer::Equals(*composed, *unaltered));
       EXPECT_THAT(ListUntaken(running, offered),
