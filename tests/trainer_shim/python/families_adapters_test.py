@@ -11,7 +11,7 @@ import numpy
 
 from ballast.adapters import huggingface
 from ballast.adapters.huggingface_families import Family
-from ballast.errors import InvalidArgument, Unimplemented
+from ballast.errors import FailedPrecondition, InvalidArgument, Unimplemented
 
 MISSING = [name for name in ("transformers", "torch", "torchvision", "PIL", "jinja2")
            if importlib.util.find_spec(name) is None]  # fmt: skip
@@ -256,18 +256,20 @@ class RefusalTest(unittest.TestCase):
             cu_seqlens_padded=numpy.array([0, 2]), pixel_values=numpy.zeros((8, 12)),
             image_grid_thw=numpy.array([[1, 2, 2], [1, 2, 2]]), crops_per_image=numpy.array([1, 1]),
         )  # fmt: skip
+        with self.assertRaisesRegex(FailedPrecondition, "found a dummy image.*dummy_image=.drop"):
+            Family(self.Config()).packed(batch)
         with self.assertRaisesRegex(
             InvalidArgument, r"found patches in merge order.* \[8, 12\]; llava takes crops"
         ):
-            Family(self.Config()).packed(batch)
+            Family(self.Config(), dummy_image="drop").packed(batch)
         # Both have the same shape.
         self.Config.model_type = "kimi_k25"
         with self.assertRaisesRegex(InvalidArgument, "found patches in merge order.* row by row"):
-            Family(self.Config()).packed(batch)
+            Family(self.Config(), dummy_image="drop").packed(batch)
         self.Config.model_type = "glm4v"
         batch["imgs_sizes"] = numpy.array([[4, 4], [4, 4]])
         with self.assertRaisesRegex(InvalidArgument, "found patches row by row.* in merge order"):
-            Family(self.Config()).packed(batch)
+            Family(self.Config(), dummy_image="drop").packed(batch)
         self.Config.model_type = "llava"
 
 
