@@ -344,8 +344,8 @@ TEST_F(OwnFileTest, RulesAreInTheNamesOfALoadedModel) {
   EXPECT_EQ(theirs.chat_template(), theirs.profile());
   EXPECT_EQ(theirs.image_family().rule(), v1::ImageFamily::RULE_CENTER_CROP);
   const v1::Model same =
-      load("{profile: glm4v, rules: transformers, tokenizer: t.json}");
-  EXPECT_EQ(same.profile(), "glm4v");
+      load("{profile: hunyuan_vl, rules: transformers, tokenizer: t.json}");
+  EXPECT_EQ(same.profile(), "hunyuan_vl");
 }
 
 // White is Qwen's training code's; a key overrides it, and models without it
