@@ -164,18 +164,18 @@ absl::Status Plan(const PlanOptions& options) {
               << steps.last << " to " << options.export_to << "\n";
     return Flush();
   }
-  // Beside the schedules, which other programs read.
-  std::cerr << "costs: " << config.costs << "\n";
-  for (const v1::LeftOut& left_out : job.left_out) {
-    std::cerr << "left out: source " << left_out.source() << ": "
-              << DescribeLeftOut(left_out) << "\n";
-  }
   for (uint64_t step = steps.first;; ++step) {
     BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
                              scheduler->Schedule(step));
     std::cout << (options.json ? ScheduleToJson(schedule) + "\n"
                                : ScheduleToTable(schedule));
     if (step == steps.last) break;
+  }
+  // Beside the schedules, which other programs read.
+  std::cerr << "costs: " << config.costs << "\n";
+  for (const v1::LeftOut& left_out : job.left_out) {
+    std::cerr << "left out: source " << left_out.source() << ": "
+              << DescribeLeftOut(left_out) << "\n";
   }
   return Flush();
 }
