@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (header->format == ballast::AudioFormat::kM4a) return 0;
   if (header->rate == 0 || header->channels == 0 || header->samples == 0 ||
-      header->samples.has_value() == !header->scan.empty()) {
+      (!header->samples.has_value() && header->scan.empty())) {
     std::abort();
   }
   return 0;

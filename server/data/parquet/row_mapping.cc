@@ -606,8 +606,8 @@ bool IsRead(const RowMapping& mapping, const std::string& column,
   }
   return mapping.shape == TurnShape::kMessages &&
          (field == "type" || field == "text" || field == "path" ||
-          field == "image" || field == "video" || is_among(kPartSettings) ||
-          is_among(kTextParts));
+          field == "image" || field == "video" || field == "index" ||
+          is_among(kPartSettings) || is_among(kTextParts));
 }
 
 }  // namespace ballast

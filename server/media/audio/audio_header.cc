@@ -103,10 +103,14 @@ absl::StatusOr<AudioHeader> ReadWav(const Bytes& file, bool is_64) {
         bytes = left;
       }
       if (bytes > left) return CutShort("samples", bytes, left);
-      if (block != 0) header.samples = bytes / block;
-      if (block == 0) header.scan = "WAV of compressed blocks";
-      if (is_float)
+      if (block != 0) {
+        header.samples = bytes / block;
+      } else {
+        header.scan = "WAV of compressed blocks";
+      }
+      if (is_float) {
         header.scan = "WAV of floats, any of which may be no number";
+      }
       return Checked(header);
     }
     if (id == "fmt ") {

@@ -26,7 +26,9 @@ struct AudioHeader {
   uint32_t channels = 0;  // 0 for M4A
   // Per channel. Empty: known only once the whole stream is read.
   std::optional<uint64_t> samples;
-  std::string scan;  // why, in words
+  // Why the whole stream is read, in words: its samples are not counted, or
+  // each has to be looked at. Empty: it is not.
+  std::string scan;
 };
 
 // Reads `bytes` bytes from `offset` on, which the file has. Its errors are

@@ -290,7 +290,7 @@ std::vector<FingerprintCase> ReadCases() {
 }
 
 void SetCost(double linear, double quadratic,
-             v1::Balance::Cost::Coefficients* cost) {
+             v1::Balance::Coefficients* cost) {
   cost->set_linear(linear);
   cost->set_quadratic(quadratic);
 }

@@ -243,11 +243,12 @@ TEST_F(ParquetSourceTest, ComparesImagesWithThePartsThatNameThem) {
           "images outside of the file are not read",
           // Behind a mark in a text.
           differs(9, "a.jpg", 2, "b.jpg")));
-  EXPECT_THAT(build("image_part_indexes.parquet", 2),
-              ElementsAre("2: content part 1: `index` of an image part is 1, "
-                          "and the part is image 0 of the turns, from 0: parts "
-                          "take images in order; put the images into the order "
-                          "of the parts"));
+  EXPECT_THAT(
+      build("image_part_indexes.parquet", 2),
+      ElementsAre("2: turn 1: content part 1: `index` of an image part "
+                  "is 1, and the part is image 0 of the turns, from 0: parts "
+                  "take images in order; put the images into the order "
+                  "of the parts"));
   // Turns that are text.
   EXPECT_THAT(build("image_turns.parquet", 1),
               ElementsAre(differs(2, "b.jpg", 1, "a.jpg"),
