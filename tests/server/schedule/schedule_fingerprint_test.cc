@@ -11,6 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "proto/schedule/fingerprint.h"
 #include "server/config/config_loader.h"
@@ -289,8 +290,7 @@ std::vector<FingerprintCase> ReadCases() {
   return cases;
 }
 
-void SetCost(double linear, double quadratic,
-             v1::Balance::Coefficients* cost) {
+void SetCost(double linear, double quadratic, v1::Balance::Coefficients* cost) {
   cost->set_linear(linear);
   cost->set_quadratic(quadratic);
 }
@@ -303,7 +303,12 @@ TEST(ScheduleFingerprintTest, TextIsThatOfOlderReleases) {
     SCOPED_TRACE(c.name);
     absl::string_view yaml = c.yaml;
     const bool videos = absl::ConsumePrefix(&yaml, "videos: true\n");
-    auto loaded = ParseConfig(yaml, "F", "DIR");
+    // These releases had the rules of transformers.
+    std::string text = absl::StrReplaceAll(
+        yaml, {{"\nmodel: {", "\nmodel: {rules: transformers, "},
+               {"\nmodel:\n", "\nmodel:\n  rules: transformers\n"}});
+    if (text == yaml) text += "model: {rules: transformers}\n";
+    auto loaded = ParseConfig(text, "F", "DIR");
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     // What these releases took where no cost was given.
     if (!absl::StrContains(yaml, "cost: ")) {
