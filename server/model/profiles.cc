@@ -416,7 +416,9 @@ Profile WithBase(const Profile& own, Profile base) {
 // if it is the same.
 Profile Whole(Profile own, const Profile* base, const std::string& name) {
   // Images are named by the file that says them.
-  if (own.has_images()) own.mutable_images()->set_name(name);
+  if (own.has_images() && own.images().name().empty()) {
+    own.mutable_images()->set_name(name);
+  }
   Profile section = own.transformers();
   own.clear_transformers();
   if (section.has_images()) section.mutable_images()->set_name(name);

@@ -304,9 +304,13 @@ TEST(ScheduleFingerprintTest, TextIsThatOfOlderReleases) {
     absl::string_view yaml = c.yaml;
     const bool videos = absl::ConsumePrefix(&yaml, "videos: true\n");
     // These releases had the rules of transformers.
+    constexpr char kRules[] = "rules: transformers";
     std::string text = absl::StrReplaceAll(
-        yaml, {{"\nmodel: {", "\nmodel: {rules: transformers, "},
-               {"\nmodel:\n", "\nmodel:\n  rules: transformers\n"}});
+        yaml,
+        {{"\nmodel: {", absl::StrCat("\nmodel: {", kRules, ", ")},
+         {"\nmodel:\n  {", absl::StrCat("\nmodel:\n  {", kRules, ", ")},
+         {"\nmodel:\n  p", absl::StrCat("\nmodel:\n  ", kRules, "\n  p")},
+         {"\nmodel:\n  i", absl::StrCat("\nmodel:\n  ", kRules, "\n  i")}});
     if (text == yaml) text += "model: {rules: transformers}\n";
     auto loaded = ParseConfig(text, "F", "DIR");
     ASSERT_TRUE(loaded.ok()) << loaded.status();
