@@ -102,7 +102,7 @@ class ServerChannel {
   absl::Status Named(absl::string_view call, const absl::Status& status) const;
 
  private:
-  // Of a call whose status comes in a thread of gRPC.
+  // The status of a call, which a thread of gRPC sets.
   struct Answer {
     // Whether there is a status; waits for it, at most for `timeout`.
     bool AwaitFor(absl::Duration timeout);

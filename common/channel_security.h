@@ -44,8 +44,8 @@ struct ChannelSecurity {
   std::function<std::string()> current_token;
 };
 
-// What a server shows to other servers, asked before each connection: its
-// certificate is renewed while it runs.
+// Certificate and token that a server shows to other servers. Called before
+// each connection, since both are replaced while the server runs.
 using PeerSecurity = std::function<ChannelSecurity()>;
 
 // Reads and checks `files`. Messages name the command-line option (--tls-ca,

@@ -59,7 +59,7 @@ std::string Table::ToString() const {
 namespace {
 
 // A character of UTF-8 at the begin of `text`, which must not be empty: its
-// bytes and code. A byte that begins none is a character of its own.
+// bytes and code. A byte that no character begins with is read alone.
 struct Character {
   uint32_t code;
   size_t bytes;

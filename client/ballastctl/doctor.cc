@@ -241,7 +241,7 @@ Finding Server(const ServerFacts& server, const ServerFacts* first) {
       ""};
 }
 
-// What a server says of itself.
+// Adds the problems of a server's status.
 void AddProblems(const ServerFacts& server, std::vector<Finding>* findings) {
   for (const v1::GetStatusResponse::Problem& problem : server.problems) {
     const bool holds_up =

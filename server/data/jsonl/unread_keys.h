@@ -35,10 +35,9 @@ bool IsMediaAddress(absl::string_view address);
 bool IsVerdict(absl::string_view name);
 
 // Data faults of an object of JSON: a verdict that is false beside turns; a
-// mark
-// `<bbox>`, `<ref-object>` or `<region>` beside a key with its values; and, of
-// a sample without media, media under a key that is not read. OK also for what
-// is no object.
+// mark `<bbox>`, `<ref-object>` or `<region>` beside a key with its values;
+// and, in a sample without media, media under a key that is not read. OK also
+// if `json` is no object.
 absl::Status CheckUnreadKeys(absl::string_view json, bool has_media);
 
 // The same of the object `root` that `json` is.
