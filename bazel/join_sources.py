@@ -12,7 +12,9 @@ import sys
 
 _TYPE = re.compile(r"(?:struct|class|enum class|enum|union)\s+(\w+)")
 _OTHER = re.compile(r"(?:[\w:<>,*&\s()]*?[\s*&])??(\w+)\s*[(={\[;]")
-_MACROS = re.compile(r"(?:INSTANTIATE_|TYPED_)?TEST\w*\(|BENCHMARK|static_assert|[\w:<>]+ \w+::~?\w+\(")
+_MACROS = re.compile(
+    r"(?:INSTANTIATE_|TYPED_)?TEST\w*\(|BENCHMARK|static_assert|[\w:<>]+ \w+::~?\w+\("
+)
 _SAME = re.compile(r"using (\w+) =|namespace (\w+) =|using (?:enum )?(?:[\w:]*::)?(\w+);")
 
 

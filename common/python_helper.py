@@ -50,7 +50,11 @@ def answer(kind, *pieces):
     body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     head = FRAME.pack(kind, 0, len(body))
     sent = os.writev(SOCKET, (head, body))
-    left = memoryview(body)[sent - len(head) :] if sent >= len(head) else memoryview(head[sent:] + body)
+    left = (
+        memoryview(body)[sent - len(head) :]
+        if sent >= len(head)
+        else memoryview(head[sent:] + body)
+    )
     while left:
         left = left[os.write(SOCKET, left) :]
 

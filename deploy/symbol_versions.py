@@ -56,7 +56,7 @@ class Elf:
 
     def __init__(self, data: bytes):
         self.data = data
-        table, = struct.unpack_from("<Q", data, 0x28)
+        (table,) = struct.unpack_from("<Q", data, 0x28)
         size, count = struct.unpack_from("<HH", data, 0x3A)
         self._sections = [
             struct.unpack_from("<IIQQQQIIQQ", data, table + i * size) for i in range(count)
@@ -89,13 +89,13 @@ class Elf:
 
     def symbols_of(self, index: int) -> List[bytes]:
         """The symbols that are bound to a needed version."""
-        (versions, size, _), = self._of_type(0x6FFFFFFF)  # SHT_GNU_versym
-        (symbols, _, strings), = self._of_type(11)  # SHT_DYNSYM
+        ((versions, size, _),) = self._of_type(0x6FFFFFFF)  # SHT_GNU_versym
+        ((symbols, _, strings),) = self._of_type(11)  # SHT_DYNSYM
         found = []
         for i in range(size // 2):
-            version, = struct.unpack_from("<H", self.data, versions + 2 * i)
+            (version,) = struct.unpack_from("<H", self.data, versions + 2 * i)
             if version & 0x7FFF == index:
-                name, = struct.unpack_from("<I", self.data, symbols + 24 * i)
+                (name,) = struct.unpack_from("<I", self.data, symbols + 24 * i)
                 found.append(self._text(strings + name))
         return found
 
@@ -112,10 +112,15 @@ def held(name: str, data: bytes) -> Iterator[Tuple[str, bytes]]:
         # A program's head: type 2 or 3, its machine, and a table of sections that ends
         # within the file.
         kind, machine = struct.unpack_from("<HH", data, at + 16)
-        table, = struct.unpack_from("<Q", data, at + 0x28)
+        (table,) = struct.unpack_from("<Q", data, at + 0x28)
         size, count = struct.unpack_from("<HH", data, at + 0x3A)
-        if (kind in (2, 3) and machine == struct.unpack_from("<H", data, 18)[0]
-                and size == 64 and 0 < count and at + table + size * count <= len(data)):
+        if (
+            kind in (2, 3)
+            and machine == struct.unpack_from("<H", data, 18)[0]
+            and size == 64
+            and 0 < count
+            and at + table + size * count <= len(data)
+        ):
             yield "%s, in it at %d" % (name, at), data[at:]
         at = data.find(data[:7], at + 1)
 
@@ -183,8 +188,10 @@ def wanted(paths: List[pathlib.Path]) -> Dict[str, Tuple[Tuple[int, ...], str]]:
             if not _OF_THE_MACHINE.fullmatch(need.library):
                 continue
             if version == "PRIVATE":
-                raise SystemExit("symbol_versions.py: %s needs %s of %s; only one build "
-                                 "of it has that" % (name, need.version, need.library))
+                raise SystemExit(
+                    "symbol_versions.py: %s needs %s of %s; only one build "
+                    "of it has that" % (name, need.version, need.library)
+                )
             if kind in newest and re.fullmatch("[0-9.]+", version):
                 newest[kind] = max(newest[kind], (number(version), name))
     if count == 0:

@@ -11,7 +11,6 @@ program that failed without saying which test did, or was not built, counts once
 Of a log of several programs (tests/run_module.py) each counts.
 """
 
-import collections
 import glob
 import os
 import re
@@ -76,9 +75,7 @@ def main():
         if result == "FAILED TO BUILD" or result == "NO STATUS":
             logs = []  # Logs of an earlier run may be there.
         else:
-            logs = sorted(
-                glob.glob(folder + "/test.log") + glob.glob(folder + "/shard_*/test.log")
-            )
+            logs = sorted(glob.glob(folder + "/test.log") + glob.glob(folder + "/shard_*/test.log"))
         target_failed = 0
         for log in logs:
             with open(log, encoding="utf-8", errors="replace") as file:
@@ -100,7 +97,7 @@ def main():
             passed += 1
         failed += target_failed
 
-    for (target, test), times_seen in collections.Counter(skips).items():
+    for target, test in dict.fromkeys(skips):
         print("skipped: %s: %s" % (target, test))
     slowest = sorted(times.items(), key=lambda item: -item[1])[:5]
     print("slowest: " + ", ".join("%s %.0f s" % item for item in slowest))

@@ -7,7 +7,12 @@ from recipe_user import DOCUMENT, GAVE, LEFT_OUT, TURNS, Refusal, serve
 
 NONE = 0xFFFFFFFF
 FORMATS = ("jsonl", "tar", "parquet")
-COUNT, HEAD, PART, OUTCOME = struct.Struct("=I"), struct.Struct("=4I"), struct.Struct("=QII"), struct.Struct("=3I")
+COUNT, HEAD, PART, OUTCOME = (
+    struct.Struct("=I"),
+    struct.Struct("=4I"),
+    struct.Struct("=QII"),
+    struct.Struct("=3I"),
+)
 
 
 class Cooker:
@@ -37,7 +42,9 @@ class Cooker:
         else:
             kind = TURNS
         if len(text) + len(media) > self.user.most_bytes:
-            raise Refusal(f"cook gave {len(text) + len(media)} bytes; wanted at most {self.user.most_bytes}")
+            raise Refusal(
+                f"cook gave {len(text) + len(media)} bytes; wanted at most {self.user.most_bytes}"
+            )
         return kind, text, media
 
     def handle(self, kind, request):

@@ -50,7 +50,9 @@ class Imager:
                 "most placeholders that it gives an image"
             )
         if not self.draws and most is not None:
-            raise Refusal(f"image_plan has most_tokens={most} and takes no rng; wanted plan(facts, rng)")
+            raise Refusal(
+                f"image_plan has most_tokens={most} and takes no rng; wanted plan(facts, rng)"
+            )
         if self.pixels is not None:
             import numpy
             import numpy.random
@@ -96,7 +98,9 @@ class Imager:
 
     def plan(self, image):
         """The recipe's plan of an image, and the same as text."""
-        arguments = (image.facts, recipe.Random("image_plan", *image.key)) if self.draws else (image.facts,)
+        arguments = (
+            (image.facts, recipe.Random("image_plan", *image.key)) if self.draws else (image.facts,)
+        )
         plan = self.image_plan(*arguments)
         if not isinstance(plan, recipe.ImagePlan):
             raise Refusal(f"image_plan gave a {type(plan).__name__}; wanted a recipe.ImagePlan")
@@ -104,12 +108,16 @@ class Imager:
         try:
             return plan, plan.encode()
         except (TypeError, ValueError) as error:
-            raise Refusal(f"image_plan gave a plan that is not of numbers and texts: {error}") from error
+            raise Refusal(
+                f"image_plan gave a plan that is not of numbers and texts: {error}"
+            ) from error
 
     def run_plan(self, image):
         text = self.plan(image)[1]
         if self.plan(image)[1] != text:
-            raise Refusal("image_plan gave another plan of the same image the second time" + MUST_BE_PURE)
+            raise Refusal(
+                "image_plan gave another plan of the same image the second time" + MUST_BE_PURE
+            )
         return GAVE, text.encode(), b""
 
     def make(self, image, plan, rgb):
@@ -124,7 +132,9 @@ class Imager:
         pieces = []
         for number, (crop, wanted) in enumerate(zip(crops, plan.crops)):
             found = (
-                f"{crop.dtype} of {list(crop.shape)}" if isinstance(crop, numpy.ndarray) else f"a {type(crop).__name__}"
+                f"{crop.dtype} of {list(crop.shape)}"
+                if isinstance(crop, numpy.ndarray)
+                else f"a {type(crop).__name__}"
             )
             if found != f"uint8 of {[wanted.height, wanted.width, 3]}":
                 raise Refusal(
@@ -141,12 +151,15 @@ class Imager:
             plan, text = self.plan(image)
             if text != promised:
                 raise Refusal(
-                    f"image_plan gave {text} for an image that was scheduled with {promised}" + MUST_BE_PURE
+                    f"image_plan gave {text} for an image that was scheduled with {promised}"
+                    + MUST_BE_PURE
                 )
         rgb = numpy.frombuffer(rgb, numpy.uint8).reshape(image.facts.height, image.facts.width, 3)
         pieces = self.make(image, plan, rgb.copy() if image.is_checked else rgb)
         if image.is_checked and self.make(image, plan, rgb) != pieces:
-            raise Refusal("pixels made other crops of the same image the second time" + MUST_BE_PURE)
+            raise Refusal(
+                "pixels made other crops of the same image the second time" + MUST_BE_PURE
+            )
         return GAVE, b"", pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def handle(self, kind, request):
@@ -154,7 +167,9 @@ class Imager:
         at = COUNT.size
         pieces = []
         for _ in range(count):
-            *numbers, source_size, split_size, plan_size, pixel_size = FACTS.unpack_from(request, at)
+            *numbers, source_size, split_size, plan_size, pixel_size = FACTS.unpack_from(
+                request, at
+            )
             at += FACTS.size
             texts = []
             for size in (source_size, split_size, plan_size):
@@ -166,13 +181,13 @@ class Imager:
             else:
                 rgb = memoryview(request)[at : at + pixel_size]
                 at += pixel_size
-                outcome, text, made = self.user.attempt(self.run_pixels, pixel_size, image, texts[2], rgb)
+                outcome, text, made = self.user.attempt(
+                    self.run_pixels, pixel_size, image, texts[2], rgb
+                )
             pieces += (OUTCOME.pack(outcome, len(text), len(made)), text, made)
         return pieces
 
 
-MUST_BE_PURE = (
-    ": a recipe must be pure; does it use the clock, random numbers other than rng, or images that it saw before?"
-)
+MUST_BE_PURE = ": a recipe must be pure; does it use the clock, random numbers other than rng, or images that it saw before?"
 
 serve(Imager)

@@ -20,9 +20,27 @@ import html.entities  # noqa: F401
 import unicodedata  # noqa: F401
 
 import ballast.recipe as recipe
-from ballast_helper import DONE, REFUSED, TooLong, answer, read_request, start_timer, stop_timer, to_reason
+from ballast_helper import (
+    DONE,
+    REFUSED,
+    TooLong,
+    answer,
+    read_request,
+    start_timer,
+    stop_timer,
+    to_reason,
+)
 
-for _name in ("ascii", "latin_1", "utf_8", "utf_8_sig", "utf_16", "utf_16_le", "cp1252", "unicode_escape"):
+for _name in (
+    "ascii",
+    "latin_1",
+    "utf_8",
+    "utf_8_sig",
+    "utf_16",
+    "utf_16_le",
+    "cp1252",
+    "unicode_escape",
+):
     codecs.lookup(_name)
 time.localtime()
 
@@ -67,9 +85,14 @@ class UserRecipe:
         """What happened, by the last lines of the traceback that are the recipe's."""
         if isinstance(error, SyntaxError):
             return f"{self.name}, line {error.lineno}: {error.msg}"
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.path]
+        frames = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == self.path
+        ]
         where = "".join(
-            f"{self.name}, line {frame.lineno}, in {frame.name}: `{frame.line}`: " for frame in frames[-MOST_FRAMES:]
+            f"{self.name}, line {frame.lineno}, in {frame.name}: `{frame.line}`: "
+            for frame in frames[-MOST_FRAMES:]
         )
         if isinstance(error, TooLong):
             return where + f"it takes more processor time than {self.thing} may; does it end?"
@@ -111,7 +134,11 @@ def load(program, request):
         user.run_file()
         made = program(user)
         facts = made.facts()
-        versions = ["python-" + sys.version.split()[0], *recipe._iterate_required(), *facts.pop("versions", ())]
+        versions = [
+            "python-" + sys.version.split()[0],
+            *recipe._iterate_required(),
+            *facts.pop("versions", ()),
+        ]
         return made, DONE, json.dumps({"versions": "+".join(versions), **facts}).encode()
     except ModuleNotFoundError as error:
         return None, NO_PACKAGE, to_reason(str(error))

@@ -85,9 +85,15 @@ def measure(call, path):
 
 def ballast(program, path):
     out = subprocess.run(
-        [program, "--flac", path, "--benchmark_filter=BM_FlacToFeatures",
-         "--benchmark_format=json"],
-        check=True, stdout=subprocess.PIPE,
+        [
+            program,
+            "--flac",
+            path,
+            "--benchmark_filter=BM_FlacToFeatures",
+            "--benchmark_format=json",
+        ],
+        check=True,
+        stdout=subprocess.PIPE,
     ).stdout
     return json.loads(out)["benchmarks"][0]["seconds_of_audio"]
 
@@ -97,9 +103,7 @@ def main():
     parser.add_argument("--seconds", type=float, nargs="+", default=[3, 10, 29])
     parser.add_argument("--rate", type=int, nargs="+", default=[16000, 44100])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--program", default="bazel-bin/tests/benchmarks/audio_benchmark"
-    )
+    parser.add_argument("--program", default="bazel-bin/tests/benchmarks/audio_benchmark")
     args = parser.parse_args()
     peers = find_peers()
     with tempfile.TemporaryDirectory() as folder:

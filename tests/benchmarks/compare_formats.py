@@ -37,13 +37,9 @@ EPOCHS = {"pixels": 1, "encoded": 8}
 
 class Programs:
     def __init__(self, folder):
-        found = [
-            os.path.join(folder, inner, "ballast-server") for inner in ("server", "")
-        ]
+        found = [os.path.join(folder, inner, "ballast-server") for inner in ("server", "")]
         self.server = next(path for path in found if os.path.exists(path))
-        found = [
-            os.path.join(folder, inner, "ballastctl") for inner in ("client/ballastctl", "")
-        ]
+        found = [os.path.join(folder, inner, "ballastctl") for inner in ("client/ballastctl", "")]
         self.ctl = next(path for path in found if os.path.exists(path))
 
 
@@ -134,7 +130,9 @@ def main():
                     )
                 subprocess.run(
                     [programs.server, "index", "--config", config],
-                    check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                    check=True,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
                 )
                 configs[mode, extension] = config
         sizes = ", ".join("%s %.0f MB" % (k, v / 1e6) for k, v in size.items())

@@ -33,15 +33,10 @@ def smart_resize(width, height, factor, least, most):
     w, h = (round(side / factor) * factor for side in (width, height))
     if w * h > most:
         beta = (width * height / most) ** 0.5
-        w, h = (
-            max(factor, int(side / beta // factor) * factor)
-            for side in (width, height)
-        )
+        w, h = (max(factor, int(side / beta // factor) * factor) for side in (width, height))
     elif w * h < least:
         beta = (least / (width * height)) ** 0.5
-        w, h = (
-            -int(-side * beta // factor) * factor for side in (width, height)
-        )
+        w, h = (-int(-side * beta // factor) * factor for side in (width, height))
     return w, h
 
 
@@ -97,9 +92,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--binary", default="bazel-bin/tests/benchmarks/image_benchmark"
-    )
+    parser.add_argument("--binary", default="bazel-bin/tests/benchmarks/image_benchmark")
     parser.add_argument("--max-pixels", type=int, default=1003520)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -108,9 +101,7 @@ def main():
         parser.error("BALLAST_SHARED_DIR is not set")
     folder = pathlib.Path(shared) / "corpus" / "images"
     files = [
-        path.read_bytes()
-        for path in sorted(folder.iterdir())
-        if path.suffix in (".jpg", ".jpeg")
+        path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in (".jpg", ".jpeg")
     ]
     process, name = hugging_face(options.max_pixels)
     rates = {"Ballast": [], f"Pillow {Image.__version__}": []}

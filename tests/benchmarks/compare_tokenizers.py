@@ -88,7 +88,9 @@ def main():
         text.write(data)
         text.flush()
         environment = dict(
-            os.environ, BALLAST_BENCHMARK_TOKENIZER=options.tokenizer, BALLAST_BENCHMARK_TEXT=text.name
+            os.environ,
+            BALLAST_BENCHMARK_TOKENIZER=options.tokenizer,
+            BALLAST_BENCHMARK_TEXT=text.name,
         )
         rates = {"ours": [], "ours with ends": [], "theirs": []}
         loads = []

@@ -87,10 +87,25 @@ def make(folder, size):
             continue
         # Noise moves, so that there is something to decode.
         subprocess.run(
-            ["ffmpeg", "-nostdin", "-loglevel", "error", "-y", "-f", "lavfi", "-i",
-             "testsrc2=size=%s:rate=30" % size, "-vf", "noise=alls=8:allf=t",
-             "-t", "60", *arguments.split(), path],
-            check=True)
+            [
+                "ffmpeg",
+                "-nostdin",
+                "-loglevel",
+                "error",
+                "-y",
+                "-f",
+                "lavfi",
+                "-i",
+                "testsrc2=size=%s:rate=30" % size,
+                "-vf",
+                "noise=alls=8:allf=t",
+                "-t",
+                "60",
+                *arguments.split(),
+                path,
+            ],
+            check=True,
+        )
         clips[name] = path
     return clips
 
@@ -102,7 +117,8 @@ def ballast(program, path):
 
 def peer(kind, path, resized="-"):
     frames, seconds = subprocess.check_output(
-        [sys.executable, "-W", "ignore", "-c", PEER, kind, resized, path]).split()
+        [sys.executable, "-W", "ignore", "-c", PEER, kind, resized, path]
+    ).split()
     return int(frames) / float(seconds)
 
 
@@ -122,24 +138,55 @@ def tree_seconds(pid):
 
 def through_server(arguments, folder, path, samples=4):
     """Frames a second of processor time, and a frame's size."""
-    line = json.dumps({"video": os.path.basename(path), "conversations": [
-        {"from": "human", "value": "<video>"}, {"from": "gpt", "value": "A."}]})
+    line = json.dumps(
+        {
+            "video": os.path.basename(path),
+            "conversations": [
+                {"from": "human", "value": "<video>"},
+                {"from": "gpt", "value": "A."},
+            ],
+        }
+    )
     with open(os.path.join(folder, "clips.jsonl"), "w", encoding="utf-8") as file:
         file.write((line + "\n") * samples)
     config = os.path.join(folder, "clips.yaml")
     with open(config, "w", encoding="utf-8") as file:
         file.write(CONFIG)
     program = arguments.ballast_server
-    subprocess.run([program, "index", "--rebuild", "--config", config], check=True,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    plan = json.loads(subprocess.check_output(
-        [program, "inspect", "video", "--model", "qwen2_5_vl", "--fps", "2", "--plan-only", path]))
-    with subprocess.Popen([program, "serve", "--config", config], stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True) as server:
+    subprocess.run(
+        [program, "index", "--rebuild", "--config", config],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    plan = json.loads(
+        subprocess.check_output(
+            [
+                program,
+                "inspect",
+                "video",
+                "--model",
+                "qwen2_5_vl",
+                "--fps",
+                "2",
+                "--plan-only",
+                path,
+            ]
+        )
+    )
+    with subprocess.Popen(
+        [program, "serve", "--config", config],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
         address = server.stdout.readline().split()[1]
         # A server has built its first blocks when it says where it listens.
-        subprocess.run([arguments.ballast_rank, "--server", address, "--steps", str(samples)],
-                       check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [arguments.ballast_rank, "--server", address, "--steps", str(samples)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         seconds = tree_seconds(server.pid)
         server.terminate()
     return samples * len(plan["sampled"]) / seconds, (plan["resized_h"], plan["resized_w"])
@@ -153,8 +200,9 @@ def main():
     parser.add_argument("--server", action="store_true", help="the whole way, with resizing")
     parser.add_argument("--program", default="bazel-bin/tests/benchmarks/video_decode")
     parser.add_argument("--ballast-server", default="bazel-bin/server/ballast-server")
-    parser.add_argument("--ballast-rank",
-                        default="bazel-bin/trainer_shim/ballast_rank/ballast-rank")
+    parser.add_argument(
+        "--ballast-rank", default="bazel-bin/trainer_shim/ballast_rank/ballast-rank"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as new:
         folder = arguments.clips or new
@@ -171,12 +219,19 @@ def main():
                 for kind in ("torchcodec", "decord"):
                     rates[kind].append(peer(kind, path, resized))
             medians = {k: statistics.median(v) for k, v in rates.items()}
-            print(json.dumps({
-                "clip": name, "size": arguments.size, "resized": resized,
-                **{k: round(v, 1) for k, v in medians.items()},
-                "to_torchcodec": round(medians["ballast"] / medians["torchcodec"], 2),
-                "to_decord": round(medians["ballast"] / medians["decord"], 2)}),
-                flush=True)
+            print(
+                json.dumps(
+                    {
+                        "clip": name,
+                        "size": arguments.size,
+                        "resized": resized,
+                        **{k: round(v, 1) for k, v in medians.items()},
+                        "to_torchcodec": round(medians["ballast"] / medians["torchcodec"], 2),
+                        "to_decord": round(medians["ballast"] / medians["decord"], 2),
+                    }
+                ),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

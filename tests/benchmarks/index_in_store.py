@@ -88,9 +88,7 @@ def program(folder, *paths):
 def index(server, config):
     """Seconds by the clock and of the processor, and the peak of memory in MB."""
     start = time.monotonic()
-    process = subprocess.Popen(
-        [server, "index", "--config", config], stdout=subprocess.DEVNULL
-    )
+    process = subprocess.Popen([server, "index", "--config", config], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
@@ -112,7 +110,9 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         bucket = os.path.join(work, "root", "bucket")
         os.makedirs(bucket)
-        subprocess.run([write, bucket + "/rows", str(files), str(GROUPS), str(ROWS), str(IMAGE)], check=True)
+        subprocess.run(
+            [write, bucket + "/rows", str(files), str(GROUPS), str(ROWS), str(IMAGE)], check=True
+        )
         size = sum(os.path.getsize(path) for path in glob.glob(bucket + "/*"))
         print("%d rows in %d files, %.0f MB" % (files * GROUPS * ROWS, files, size / 1e6))
         # A store knows its ETags, and its contents stay as they are.
@@ -122,7 +122,9 @@ def main():
             for where, name in (("s3://bucket", "store"), (bucket, "files")):
                 config = os.path.join(work, name + ".yaml")
                 with open(config, "w", encoding="utf-8") as file:
-                    file.write(CONFIG.format(where=where, endpoint="http://127.0.0.1:%d" % proxy.port))
+                    file.write(
+                        CONFIG.format(where=where, endpoint="http://127.0.0.1:%d" % proxy.port)
+                    )
                 for what in ("cold", "up to date"):
                     requests, received = proxy.requests, proxy.bytes
                     clock, cpu, peak = index(server, config)

@@ -39,15 +39,11 @@ def main(source, target):
         for tick in range(5):
             value = 1 + (top - 1) * tick / 4
             _, y = place(ranks[0], value)
-            out.append(
-                f'<text x="{x0 - 6}" y="{y + 4:.0f}" text-anchor="end">'
-                f"{value:.2f}</text>"
-            )
+            out.append(f'<text x="{x0 - 6}" y="{y + 4:.0f}" text-anchor="end">{value:.2f}</text>')
         for rank in ranks:
             x, _ = place(rank, 1)
             out.append(
-                f'<text x="{x:.0f}" y="{TOP + PLOT_H + 18}"'
-                f' text-anchor="middle">{rank}</text>'
+                f'<text x="{x:.0f}" y="{TOP + PLOT_H + 18}" text-anchor="middle">{rank}</text>'
             )
         for algorithm, colour in COLOURS.items():
             points = [
@@ -57,8 +53,7 @@ def main(source, target):
             ]
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
             out.append(
-                f'<polyline points="{path}" fill="none" stroke="{colour}"'
-                ' stroke-width="2"/>'
+                f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
             )
     for number, (algorithm, colour) in enumerate(COLOURS.items()):
         x = LEFT + 150 * number

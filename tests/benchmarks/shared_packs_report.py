@@ -96,7 +96,10 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             program = os.path.join(options.bin, "server/ballast-server")
             schedules = list(plan(program, folder, text, options.steps))
-        print("| %s | %.3f | %.3f | %.3f | %.1f | %.1f | %.1f |" % (way, *figures(schedules, ranks, cp)))
+        print(
+            "| %s | %.3f | %.3f | %.3f | %.1f | %.1f | %.1f |"
+            % (way, *figures(schedules, ranks, cp))
+        )
 
 
 if __name__ == "__main__":

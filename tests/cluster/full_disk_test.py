@@ -54,7 +54,7 @@ class FullDiskTest(tools.JobTest):
 
     def test_a_cache_without_room_is_refused(self):
         corpora.write_texts(f"{self.folder}/docs-0.tar", 16)
-        cached = CONFIG.replace("path: \"", "path: \"file://") + CACHE
+        cached = CONFIG.replace('path: "', 'path: "file://') + CACHE
         config = self.write("cached.yaml", cached.format(folder=self.folder, disk=self.disk))
         index = ("ballast-server", "index", "--config", config)
         with open(f"{self.disk}/other", "wb") as other, contextlib.suppress(OSError):

@@ -36,9 +36,7 @@ class Server(tools.Server):
         self.far = f"{node.ip}:{SERVER_PORT}"
         self._fault = tools.write(f"{folder}/{node.name}.fault", ".")
         faulty = dict(os.environ, LD_PRELOAD=library, BALLAST_READ_FAULT=self._fault)
-        super().__init__(
-            self.config, self.near, self.far, log=log, popen=node.popen, env=faulty
-        )
+        super().__init__(self.config, self.near, self.far, log=log, popen=node.popen, env=faulty)
 
     def read_fault(self, byte):
         """How reads fail from now on (faulty_reads.cc); "." ends it."""
@@ -103,9 +101,7 @@ class Job:
             others = [s.far for s in self._servers if s.node is not node]
             servers = [self._servers[node.number].near, *others]
             for module in MODULES:
-                self.ranks.append(
-                    Rank(node, module, run, step, self._steps, servers, self._folder)
-                )
+                self.ranks.append(Rank(node, module, run, step, self._steps, servers, self._folder))
 
     def histories(self):
         """What each rank wrote, in order, over all runs: {(module, rank): entries}."""

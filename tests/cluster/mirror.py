@@ -134,7 +134,8 @@ class Mirror:
             # No reading ahead: each page is asked for when it is touched. As libfuse
             # does, reads are asynchronous: a thread that waits for one can be killed.
             return struct.pack(
-                "<4I2H2I2H8I", 7, 31, 0, _ASYNC_READ, 64, 48, 4096, 1, 32, 0, *[0] * 8)
+                "<4I2H2I2H8I", 7, 31, 0, _ASYNC_READ, 64, 48, 4096, 1, 32, 0, *[0] * 8
+            )
         if opcode == _LOOKUP:
             name = body.rstrip(b"\0").decode()
             if name not in self._numbers:

@@ -64,8 +64,12 @@ def main(arguments):
                     longest[kind] = max(longest[kind], ms)
                 if options.verbose:
                     drawn = [f"{f.kind}@{f.at}" for f in faults.draw(seed, STEPS)]
-                    print(f"{time.monotonic() - begin:.0f} s seed {seed} {delivery}:",
-                          ", ".join(drawn), f"- {run.restarts} restarts", flush=True)
+                    print(
+                        f"{time.monotonic() - begin:.0f} s seed {seed} {delivery}:",
+                        ", ".join(drawn),
+                        f"- {run.restarts} restarts",
+                        flush=True,
+                    )
             cluster.stop()
     for kind in faults.KINDS:
         print(f"{kind}: {injected[kind]} times, longest next {longest[kind] / 1000:.1f} s")

@@ -18,9 +18,7 @@ import hashlib
 import importlib.util
 import json
 import os
-import subprocess
 import sys
-import sysconfig
 import tarfile
 import tempfile
 
@@ -82,7 +80,7 @@ def write_channel(folder, work):
     # packages beside itself, and for its own modules where this one does.
     home = os.path.dirname(os.path.realpath(sys.executable))
     write(work + "/pyvenv.cfg", "home = %s\nversion = %s\n" % (home, VERSION))
-    start = "#!/bin/sh\nexec -a \"$0\" %s \"$@\"\n" % os.path.realpath(sys.executable)
+    start = '#!/bin/sh\nexec -a "$0" %s "$@"\n' % os.path.realpath(sys.executable)
     write(work + "/python", start.replace("/bin/sh", "/bin/bash"), 0o755)
     write(work + "/keep", "")
     site = "lib/python%s/site-packages" % VERSION

@@ -79,14 +79,10 @@ def simple_commands(script):
 class CommandsTest(unittest.TestCase):
     def test_commands_stand_in_blocks_of_shell(self):
         for name in page_names():
-            rest = BLOCK.sub(
-                lambda b: "" if b["language"] == "sh" else b["text"], read(name)
-            )
+            rest = BLOCK.sub(lambda b: "" if b["language"] == "sh" else b["text"], read(name))
             for line in rest.splitlines():
                 if name.startswith("docs/") or line.startswith("    "):
-                    self.assertIsNone(
-                        COMMAND.match(line), f"{name}: `{line}` is in no sh block"
-                    )
+                    self.assertIsNone(COMMAND.match(line), f"{name}: `{line}` is in no sh block")
 
     def test_links_lead_somewhere(self):
         for name in page_names():
@@ -137,14 +133,12 @@ class CommandsTest(unittest.TestCase):
                     known = re.findall(r"--?[a-z][a-z0-9-]*", help_of(path))
                     for word in words[1:]:
                         if word.startswith("--"):
-                            self.assertIn(
-                                word.split("=")[0], known, f"{name}: {words}"
-                            )
+                            self.assertIn(word.split("=")[0], known, f"{name}: {words}")
 
     def test_commands_that_can_be_run_succeed(self):
         ran = 0
         for name in page_names():
-            scripts = [t for l, t, why in blocks(name) if l == "sh" and why is None]
+            scripts = [t for language, t, why in blocks(name) if language == "sh" and why is None]
             if scripts:
                 with self.subTest(page=name):
                     self.run_page(name, scripts)
@@ -178,9 +172,7 @@ class CommandsTest(unittest.TestCase):
                 self.addCleanup(self.end, process)
                 status = process.wait(tools.TIMEOUT_S)
                 log.seek(0)
-                self.assertEqual(
-                    status, 0, f"{name}:\n{script}\n{log.read().decode()}"
-                )
+                self.assertEqual(status, 0, f"{name}:\n{script}\n{log.read().decode()}")
 
     @staticmethod
     def end(process):
@@ -219,9 +211,7 @@ class CommandsTest(unittest.TestCase):
             for page in (name, "README.md")
             for language, text, _ in blocks(page)
             # Others show only a section.
-            if language == "yaml"
-            and text.startswith("sources:")
-            and "topology:" in text
+            if language == "yaml" and text.startswith("sources:") and "topology:" in text
         )
         with open(folder + "/ballast.yaml", "w", encoding="utf-8") as file:
             file.write(self.here(configuration, folder))

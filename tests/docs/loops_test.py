@@ -94,11 +94,15 @@ class LoopsTest(unittest.TestCase):
     def test_sees_a_loop_that_steps_too_often(self):
         every = "for batch in loader:\n    loss(batch).backward()\n    optimizer.step()\n"
         self.assertEqual(faults(every), ([3], 1))
-        inside = "with a as loader:\n  for b in tqdm(loader):\n    with c:\n      optimizer.step()\n"
+        inside = (
+            "with a as loader:\n  for b in tqdm(loader):\n    with c:\n      optimizer.step()\n"
+        )
         self.assertEqual(faults(inside), ([4], 1))
         guarded = every.replace("    optimizer", "    if b.num_micro_batches: optimizer")
         self.assertEqual(faults(guarded), ([], 1))
-        skipped = every.replace("    opt", "    if b.num_micro_batches > 1:\n        continue\n    opt")
+        skipped = every.replace(
+            "    opt", "    if b.num_micro_batches > 1:\n        continue\n    opt"
+        )
         self.assertEqual(faults(skipped), ([], 1))
 
 

@@ -30,7 +30,7 @@ def written():
 
 
 def keys():
-    """"batch.global", "sources[].path", ..."""
+    """ "batch.global", "sources[].path", ..."""
     section = ""
     for line in read("docs/reference/configuration.md").splitlines():
         if found := re.match(r"## `(.+)`", line):
@@ -69,7 +69,9 @@ class NamedTest(unittest.TestCase):
         self.assertGreater(len(flags), 80)
         self.assertEqual(self.lacking(sorted(flags)), [])
         # "inspect text" and not any text.
-        commands = [" ".join(path[1:] if len(path) > 2 else path) for path in paths[len(PROGRAMS):]]
+        commands = [
+            " ".join(path[1:] if len(path) > 2 else path) for path in paths[len(PROGRAMS) :]
+        ]
         lacking = [c for c in commands if c.partition(" ")[0] == "inspect" and self.lacking([c])]
         lacking += [c for c in commands if self.lacking([c.rpartition(" ")[2]])]
         self.assertEqual(lacking, [])

@@ -91,9 +91,7 @@ def floors():
     with open("docs/architecture.md", encoding="utf-8") as page:
         drawing = page.read().split("## Layers")[1].split("```")[1]
     rows = drawing.splitlines()[1:]
-    return {
-        folder: floor for floor, row in enumerate(rows) for folder in row.split("#")[0].split()
-    }
+    return {folder: floor for floor, row in enumerate(rows) for folder in row.split("#")[0].split()}
 
 
 def circles(room):
@@ -119,7 +117,9 @@ def circles(room):
 
 def faults_of_layers():
     """A line each for what no include may do."""
-    lines = ["units in a circle: " + "  ".join(g) for g in circles(lambda p: os.path.splitext(p)[0])]
+    lines = [
+        "units in a circle: " + "  ".join(g) for g in circles(lambda p: os.path.splitext(p)[0])
+    ]
     lines += ["folders in a circle: " + "  ".join(group) for group in circles(folder_of)]
     floor = floors()
     for path, found in includes():

@@ -195,7 +195,10 @@ class TroubleshootingTest(tools.CorpusTest):
             )  # fmt: skip
             server.send_signal(signal.SIGTERM)
             log = server.stderr.read().decode()
-        for message in ("bad sample … (FILE at byte N): …", "the file has changed since it was indexed"):
+        for message in (
+            "bad sample … (FILE at byte N): …",
+            "the file has changed since it was indexed",
+        ):
             self.assertIn(message, self.rows)
             self.assertRegex(log, self.rows[message])
 

@@ -43,7 +43,8 @@ POINTS = [
     ("b", 2, "after", True),
 ]
 LIBRARY = os.path.join(
-    os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"],
+    os.environ["TEST_SRCDIR"],
+    os.environ["TEST_WORKSPACE"],
     "tests/faults/libdie_at_rename.so",
 )
 
@@ -92,8 +93,14 @@ class AgreementTest(tools.JobTest):
                     "new.yaml", self.text.replace("weight: 3", f"weight: {4 + number}")
                 )
                 done = tools.run(
-                    "ballastctl", "--server", servers["a"].address, "change", "--config",
-                    offered, "--from-step", first,
+                    "ballastctl",
+                    "--server",
+                    servers["a"].address,
+                    "change",
+                    "--config",
+                    offered,
+                    "--from-step",
+                    first,
                 )
                 died = servers[victim].process.wait(tools.TIMEOUT_S)
                 self.assertEqual(died, -signal.SIGKILL)

@@ -56,8 +56,17 @@ class ChangedJobTest(tools.JobTest):
 
     def change(self, server, *flags):
         offered = self.write("new.yaml", self.changed())
-        return tools.run("ballastctl", "--server", server.address, "change", "--config", offered,
-                         "--from-step", FROM, *flags)
+        return tools.run(
+            "ballastctl",
+            "--server",
+            server.address,
+            "change",
+            "--config",
+            offered,
+            "--from-step",
+            FROM,
+            *flags,
+        )
 
     def refusal(self, listen):
         done = tools.run("ballast-server", "serve", "--config", self.config, "--listen", listen)

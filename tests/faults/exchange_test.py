@@ -76,7 +76,7 @@ class Job:
         self.runs += 1
         ranks = []
         for n, (module, number) in enumerate((m, r) for m in MODULES for r in range(2)):
-            order = self.addresses[n % 2:] + self.addresses[: n % 2]
+            order = self.addresses[n % 2 :] + self.addresses[: n % 2]
             ranks.append(Rank(module, number, order, f"run{self.runs}", self.folder))
         return servers, ranks
 

@@ -76,10 +76,7 @@ def png(width, height, interlaced):
     if interlaced:
         passes = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2),
                   (0, 1, 2, 2), (1, 0, 2, 1)]  # fmt: skip
-        rows = [
-            (len(range(y, height, dy)), len(range(x, width, dx)))
-            for y, x, dy, dx in passes
-        ]
+        rows = [(len(range(y, height, dy)), len(range(x, width, dx))) for y, x, dy, dx in passes]
     packer = zlib.compressobj(1)
     data = b""
     for count, pixels in rows:

@@ -37,9 +37,7 @@ class LargeImagesTest(tools.JobTest):
         large = {"interlaced.png": large_images.png(SIDE, 8192, True)}
         listed = self.index({**bad, **large, **self.good(3)})
         for name in bad:
-            self.assertRegex(
-                listed, rf"{re.escape(name)}.*needs \d+ bytes of memory"
-            )
+            self.assertRegex(listed, rf"{re.escape(name)}.*needs \d+ bytes of memory")
         self.assertIn(f"{len(bad)} bad\n", listed)
         self.train(self.start_server("a"), 4)
 

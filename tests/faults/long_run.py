@@ -140,8 +140,7 @@ def quarters(seen):
             what: [
                 [round(min(v), 1), round(max(v), 1)]
                 for v in (
-                    [of(row)[what] for row in rows[q * size : (q + 1) * size]]
-                    for q in range(4)
+                    [of(row)[what] for row in rows[q * size : (q + 1) * size]] for q in range(4)
                 )
                 if v
             ]

@@ -92,8 +92,7 @@ def main(source, target):
         ]
         out.append(line(points, colour))
         out.append(
-            f'<text x="{LEFT + 110 * number}" y="{TOPS[1] - 12}" fill="{colour}">'
-            f"{name}</text>"
+            f'<text x="{LEFT + 110 * number}" y="{TOPS[1] - 12}" fill="{colour}">{name}</text>'
         )
     for tick in range(5):
         step = last * tick / 4

@@ -65,8 +65,18 @@ class RecordedAlertsTest(tools.JobTest):
 
     def take(self, *flags):
         """Ranks take steps, or give up after a second; records a minute."""
-        done = tools.run("ballast-rank", "--server", self.server.address, "--world", "all",
-                         "--steps", 2, "--give-up-after", 1, *flags)
+        done = tools.run(
+            "ballast-rank",
+            "--server",
+            self.server.address,
+            "--world",
+            "all",
+            "--steps",
+            2,
+            "--give-up-after",
+            1,
+            *flags,
+        )
         self.look()
         return done
 
@@ -106,7 +116,7 @@ class RecordedAlertsTest(tools.JobTest):
         if done.returncode == 0:
             return []
         self.assertIn("got:", said)
-        return sorted(set(re.findall(r'alertname="(\w+)"', said[said.index("got:"):])))
+        return sorted(set(re.findall(r'alertname="(\w+)"', said[said.index("got:") :])))
 
     def test_a_job_that_runs_raises_none(self):
         for start in range(0, 2 * MINUTES, 2):

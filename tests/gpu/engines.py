@@ -388,8 +388,11 @@ def main():
                     engines.attempt(name, work)
         finally:
             engines.close()
-    failed = [name for name, result in engines.results.items()
-              if isinstance(result, dict) and "error" in result]
+    failed = [
+        name
+        for name, result in engines.results.items()
+        if isinstance(result, dict) and "error" in result
+    ]
     print(f"{len(engines.results) - len(failed)} measured, {len(failed)} failed: "
           f"{' '.join(failed)}")  # fmt: skip
     return 1 if failed else 0

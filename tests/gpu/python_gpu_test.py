@@ -62,7 +62,9 @@ def exchange(rank, addresses, folder):
     """One process for each GPU, as in trainers."""
     torch.cuda.set_device(rank)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
-    dist.init_process_group("nccl", rank=rank, world_size=GPUS, device_id=torch.device("cuda", rank))
+    dist.init_process_group(
+        "nccl", rank=rank, world_size=GPUS, device_id=torch.device("cuda", rank)
+    )
     found = {}
     with loader(addresses["exchange"], rank, "cuda") as met:
         found["met"] = digests(met)

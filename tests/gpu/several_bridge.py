@@ -165,7 +165,10 @@ def main():
             wanted = next(iter(result["ways"].values()))["loss"]
             found["difference"] = max(abs(a - b) / b for a, b in zip(found["loss"], wanted))
             found["to_alone"] = abs(found["loss"][0] - result["alone"]) / result["alone"]
-            if not max(found["difference"], found["to_alone"]) <= noise or len(found["loss"]) != arguments.steps:
+            if (
+                not max(found["difference"], found["to_alone"]) <= noise
+                or len(found["loss"]) != arguments.steps
+            ):
                 bad.append("%s: losses differ by %.1e, from the samples alone by %.1e, wanted "
                            "%.1e; %d steps" % (way, found["difference"], found["to_alone"],
                                                noise, len(found["loss"])))  # fmt: skip

@@ -140,9 +140,10 @@ class Run:
                     "--hang-after", "5",
                 ]  # fmt: skip
                 name = "%s-%s-%d" % (self.name(kill), module, rank)
-                with open(name + ".json", "w", encoding="utf-8") as out, open(
-                    name + ".err", "w", encoding="utf-8"
-                ) as err:
+                with (
+                    open(name + ".json", "w", encoding="utf-8") as out,
+                    open(name + ".err", "w", encoding="utf-8") as err,
+                ):
                     processes[module, rank] = (
                         subprocess.Popen(command, stdout=out, stderr=err, env=self.environment),
                         name,

@@ -39,9 +39,7 @@ _PAGE = 4096
 
 def program(name):
     """Path of a program in the test's runfiles."""
-    return os.path.join(
-        os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"], _PROGRAMS[name]
-    )
+    return os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"], _PROGRAMS[name])
 
 
 def run(name, *arguments, stdin="", env=None):
@@ -88,7 +86,9 @@ def picture():
     """A grey PNG of 28x28."""
 
     def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     head = struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)
     rows = zlib.compress((b"\0" + b"\x80" * 28) * 28)
@@ -451,9 +451,7 @@ class TwoServersTest(CorpusTest):
         import ballast
 
         options.setdefault("steps", STEPS)
-        return ballast.Loader(
-            address, module, dp_rank=rank, device="cpu", array="numpy", **options
-        )
+        return ballast.Loader(address, module, dp_rank=rank, device="cpu", array="numpy", **options)
 
     def direct(self, module="language", rank=0, **options):
         """A loader of the server that delivers direct."""

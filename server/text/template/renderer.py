@@ -14,7 +14,16 @@ import struct
 import sys
 from datetime import datetime
 
-from ballast_helper import DONE, REFUSED, TooLong, answer, read_request, start_timer, stop_timer, to_reason
+from ballast_helper import (
+    DONE,
+    REFUSED,
+    TooLong,
+    answer,
+    read_request,
+    start_timer,
+    stop_timer,
+    to_reason,
+)
 from trials import CONTENT_KEYS, REASONING, SIGN, Shape
 from trials import first_text, is_question, make_trials, split_content, with_thought
 
@@ -141,7 +150,11 @@ class Renderer:
 
         def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
             return json.dumps(
-                x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+                x,
+                ensure_ascii=ensure_ascii,
+                indent=indent,
+                separators=separators,
+                sort_keys=sort_keys,
             )
 
         def strftime_now(format):
@@ -154,7 +167,9 @@ class Renderer:
             return now.strftime(format)
 
         environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[AssistantTracker, jinja2.ext.loopcontrols]
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[AssistantTracker, jinja2.ext.loopcontrols],
         )
         environment.filters["tojson"] = tojson
         environment.globals["raise_exception"] = raise_exception
@@ -164,12 +179,20 @@ class Renderer:
         texts = [settings[key] for key in ("template", "tool_use") if settings[key]]
         self.template = environment.from_string(settings["template"])
         # As in transformers, the template for conversations with tools.
-        self.tool_use = environment.from_string(settings["tool_use"]) if settings["tool_use"] else self.template
+        self.tool_use = (
+            environment.from_string(settings["tool_use"]) if settings["tool_use"] else self.template
+        )
         marks = {GENERATION.search(text) is not None for text in texts}
         if len(marks) > 1:
-            raise Refusal("of the templates default and tool_use one marks what is learnt by {% generation %}")
+            raise Refusal(
+                "of the templates default and tool_use one marks what is learnt by {% generation %}"
+            )
         self.has_generation = True in marks
-        names = {name.name for text in texts for name in environment.parse(text).find_all(jinja2.nodes.Name)}
+        names = {
+            name.name
+            for text in texts
+            for name in environment.parse(text).find_all(jinja2.nodes.Name)
+        }
         self.switches = self.choose_switches(sorted(names & SWITCHES.keys()))
         self.written.clear()
 
@@ -183,8 +206,14 @@ class Renderer:
         if keeps and found and [True, True] not in found:
             raise Refusal(
                 "model.reasoning is keep, and it writes "
-                + ("no reasoning of turns before the last one" if [False, True] in found else "no reasoning")
-                + ", by none of its variables (known are " + ", ".join(SWITCHES) + "); wanted template, last or drop, "
+                + (
+                    "no reasoning of turns before the last one"
+                    if [False, True] in found
+                    else "no reasoning"
+                )
+                + ", by none of its variables (known are "
+                + ", ".join(SWITCHES)
+                + "); wanted template, last or drop, "
                 "or a template that keeps it"
             )
         # With `last` it is given no reasoning to leave out, either.
@@ -197,7 +226,10 @@ class Renderer:
         for within in (False, True):
             messages = []
             for thought in (SIGN + "1", SIGN + "2"):
-                said = {"role": "assistant", "content": f"<think>\n{thought}\n</think>\n\nSo." if within else "So."}
+                said = {
+                    "role": "assistant",
+                    "content": f"<think>\n{thought}\n</think>\n\nSo." if within else "So.",
+                }
                 messages.append({"role": "user", "content": "Why?"})
                 messages.append(said if within else with_thought(said, thought))
             self.give_parts(messages)
@@ -224,7 +256,9 @@ class Renderer:
             AssistantTracker.written += len(piece)
             left -= len(piece)
             if left < 0:
-                raise Refusal(f"it writes over {self.most_bytes} bytes; wanted a text that a model can read")
+                raise Refusal(
+                    f"it writes over {self.most_bytes} bytes; wanted a text that a model can read"
+                )
         return "".join(pieces), AssistantTracker.spans
 
     def try_out(self, messages, add_generation_prompt=False, **beside):
@@ -405,7 +439,12 @@ def normalize_content(content, flags):
         if kind in ("image_url", "video_url") and kind in part:
             url = part[kind].get("url", "") if isinstance(part[kind], dict) else part[kind]
             parts.append({"type": kind[:5], "url": url})
-        elif kind == "text" and media and isinstance(part.get("text"), str) and MARKS[media].search(part["text"]):
+        elif (
+            kind == "text"
+            and media
+            and isinstance(part.get("text"), str)
+            and MARKS[media].search(part["text"])
+        ):
             parts.extend(with_parts(part["text"], media))
         else:
             parts.append(part)
@@ -471,7 +510,11 @@ def from_sharegpt(turn):
         calls = call if isinstance(call, list) else [call]
         if not calls or not all(isinstance(one, dict) and "name" in one for one in calls):
             raise Refusal("`value` of a function_call is no object with `name` and `arguments`")
-        return {**rest, "role": "assistant", "tool_calls": [{"type": "function", "function": one} for one in calls]}
+        return {
+            **rest,
+            "role": "assistant",
+            "tool_calls": [{"type": "function", "function": one} for one in calls],
+        }
     if name not in SHAREGPT:
         raise Refusal(
             f"unknown `from` {name!r}; wanted human or user, gpt or assistant, system or developer, "
@@ -492,7 +535,11 @@ def weight_of(message):
         if isinstance(value, str):
             is_figure = key == "loss" and value.lower() not in FLAGS
         else:
-            is_figure = key != "weight" and isinstance(value, (int, float)) and value not in (False, True, 0)
+            is_figure = (
+                key != "weight"
+                and isinstance(value, (int, float))
+                and value not in (False, True, 0)
+            )
         if value is None or value == "" or is_figure:
             continue
         if not isinstance(value, (int, float)) or not 0 <= value <= 1:
@@ -513,7 +560,9 @@ class Conversation:
         root = json.loads(text)
         if not isinstance(root, dict):
             raise Refusal("the conversation is no object")
-        lists = [parse_text(root.get(key), key) for key in ("messages", "conversations", "conversation")]
+        lists = [
+            parse_text(root.get(key), key) for key in ("messages", "conversations", "conversation")
+        ]
         given = next((one for one in lists if one), None)
         if sum(bool(one) for one in lists) > 1:
             raise Refusal("both `conversations` and `messages` may be meant; wanted one of the two")
@@ -531,8 +580,12 @@ class Conversation:
                 raise Refusal(f"turn {number}: {refusal}") from None
         first = self.messages[0]
         beside = root.get("system")
-        if beside and (not isinstance(beside, str) or is_system(first) and first.get("content") != beside):
-            raise Refusal("`system` next to the turns is no text, or another than the first turn; wanted one of the two")
+        if beside and (
+            not isinstance(beside, str) or is_system(first) and first.get("content") != beside
+        ):
+            raise Refusal(
+                "`system` next to the turns is no text, or another than the first turn; wanted one of the two"
+            )
         system = beside or system_prompt
         self.inserted = bool(system) and not is_system(first)
         if self.inserted:
@@ -562,7 +615,10 @@ def common_length(one, other):
     """The number of characters with which both begin."""
     if other.startswith(one):
         return len(one)
-    return next((i for i, pair in enumerate(zip(one, other)) if pair[0] != pair[1]), min(len(one), len(other)))
+    return next(
+        (i for i, pair in enumerate(zip(one, other)) if pair[0] != pair[1]),
+        min(len(one), len(other)),
+    )
 
 
 def prefix_spans(renderer, conversation, text):
@@ -577,7 +633,9 @@ def prefix_spans(renderer, conversation, text):
         number = conversation.number(index)
         whole = text
         if index + 1 < len(conversation.messages):
-            whole, _ = renderer.render(conversation.messages[: index + 1], conversation.beside, conversation.weight)
+            whole, _ = renderer.render(
+                conversation.messages[: index + 1], conversation.beside, conversation.weight
+            )
         if not text.startswith(whole):
             raise Refusal(
                 f"it writes the turns up to {number}, of the assistant, otherwise when others follow, so what "
@@ -587,9 +645,14 @@ def prefix_spans(renderer, conversation, text):
         if index == 0:
             spans.append((first_begin(renderer, conversation, whole), len(whole)))
             continue
-        before, _ = renderer.render(conversation.messages[:index], conversation.beside, conversation.weight)
+        before, _ = renderer.render(
+            conversation.messages[:index], conversation.beside, conversation.weight
+        )
         asked, _ = renderer.render(
-            conversation.messages[:index], conversation.beside, conversation.weight, add_generation_prompt=True
+            conversation.messages[:index],
+            conversation.beside,
+            conversation.weight,
+            add_generation_prompt=True,
         )
         if not whole.startswith(before):
             raise Refusal(
@@ -622,7 +685,9 @@ def first_begin(renderer, conversation, whole):
 def with_next_token(text, span, following):
     """The span with the token after it, which ends the turn in the text as in the model's answers."""
     token = TURN_TOKEN.match(text, span[1])
-    if token is None or any(first_text(message).lstrip().startswith(token[1]) for message in following):
+    if token is None or any(
+        first_text(message).lstrip().startswith(token[1]) for message in following
+    ):
         return span
     return span[0], token.end(1)
 
@@ -638,7 +703,9 @@ def render_one(renderer, text, flags):
     conversation = Conversation(text, flags, renderer.system_prompt)
     renderer.give_parts(conversation.messages)
     thoughts = renderer.choose_thoughts(conversation)
-    rendered, spans = renderer.render(conversation.messages, conversation.beside, conversation.weight)
+    rendered, spans = renderer.render(
+        conversation.messages, conversation.beside, conversation.weight
+    )
     renderer.check_thoughts(conversation, thoughts, rendered)
     if flags & BY_PREFIXES:
         spans = prefix_spans(renderer, conversation, rendered)
@@ -652,7 +719,15 @@ def render_one(renderer, text, flags):
     unwritten = to_reason(renderer.unwritten(conversation))
     numbers = [number for span in spans for number in span]
     return (
-        struct.pack(f"={5 + len(numbers)}I", DONE, len(encoded), len(spans), len(answers), len(unwritten), *numbers),
+        struct.pack(
+            f"={5 + len(numbers)}I",
+            DONE,
+            len(encoded),
+            len(spans),
+            len(answers),
+            len(unwritten),
+            *numbers,
+        ),
         *answers,
         encoded,
         unwritten,
@@ -708,11 +783,24 @@ WARM_UP = """{% macro m(x) %}{{ x ~ '\\n' }}{% endmacro %}{% set n = namespace(a
 def warm_up():
     """Has everything imported that rendering and its errors import."""
     settings = {
-        "variables": {}, "system_prompt": "", "date": "now", "seconds": 60, "bytes_a_second": 1, "most_bytes": 1 << 20,
-        "reasoning": LAST, "tool_use": "",
+        "variables": {},
+        "system_prompt": "",
+        "date": "now",
+        "seconds": 60,
+        "bytes_a_second": 1,
+        "most_bytes": 1 << 20,
+        "reasoning": LAST,
+        "tool_use": "",
     }
-    text = json.dumps({"messages": [{"role": "user", "content": "é"}, {"role": "assistant", "content": "x"}]}).encode()
-    for template in (WARM_UP, WARM_UP + "{{ messages.__class__ }}", WARM_UP + "{{ raise_exception('x') }}", "{% if"):
+    text = json.dumps(
+        {"messages": [{"role": "user", "content": "é"}, {"role": "assistant", "content": "x"}]}
+    ).encode()
+    for template in (
+        WARM_UP,
+        WARM_UP + "{{ messages.__class__ }}",
+        WARM_UP + "{{ raise_exception('x') }}",
+        "{% if",
+    ):
         guarded(lambda: render_one(Renderer({**settings, "template": template}), text, BY_PREFIXES))
 
 

@@ -68,7 +68,9 @@ def first_text(message):
 
 
 # Keys of messages that hold what a model says or is told.
-CONTENT_KEYS = frozenset(("tool_calls", "reasoning_content", "function_call", "refusal", "audio", "tool_plan"))
+CONTENT_KEYS = frozenset(
+    ("tool_calls", "reasoning_content", "function_call", "refusal", "audio", "tool_plan")
+)
 
 
 def make_trials(kind, name):
@@ -88,7 +90,12 @@ def make_trials(kind, name):
         said = {"role": name, "content": content, "name": "f", "tool_call_id": "call00001"}
         call = {"type": "function", "id": "call00001", "function": {"name": "f", "arguments": {}}}
         called = {**say, "tool_calls": [call]}
-        return [([said], {}), ([said, ask], {}), ([ask, said], {}), ([ask, called, said], {"tools": [tool]})]
+        return [
+            ([said], {}),
+            ([said, ask], {}),
+            ([ask, said], {}),
+            ([ask, called, said], {"tools": [tool]}),
+        ]
     if kind == "tools":
         return [([ask], {"tools": [tool]}), ([ask, say], {"tools": [tool]})]
     if kind == "documents":
@@ -100,10 +107,18 @@ def make_trials(kind, name):
         return [([ask, with_thought(say, SIGN)], {})]
     if kind == "thought within":
         text = f"<think>\n{SIGN}\n</think>\n\nSo."
-        return [([ask, {**say, "content": content}], {}) for content in (text, [{"type": "text", "text": text}])]
+        return [
+            ([ask, {**say, "content": content}], {})
+            for content in (text, [{"type": "text", "text": text}])
+        ]
     if kind == "tool_calls":
-        call = [{"type": "function", "id": "call00001", "function": {"name": SIGN, "arguments": {}}}]
-        return [([ask, {**one, "tool_calls": call}], {"tools": [tool]}) for one in (say, {**say, "content": ""})]
+        call = [
+            {"type": "function", "id": "call00001", "function": {"name": SIGN, "arguments": {}}}
+        ]
+        return [
+            ([ask, {**one, "tool_calls": call}], {"tools": [tool]})
+            for one in (say, {**say, "content": ""})
+        ]
     if kind == "function_call":
         return [([ask, {**say, kind: {"name": SIGN, "arguments": "{}"}}], {})]
     return [([ask, {**say, kind: SIGN}], {})]
@@ -127,7 +142,10 @@ class Shape:
             if sign not in lower:
                 return index, what
             if f"'text': '{sign}" in lower:
-                return index, "its parts as such, which it writes as a list of Python; give its content as a text"
+                return (
+                    index,
+                    "its parts as such, which it writes as a list of Python; give its content as a text",
+                )
         return None
 
     def sign(self, index, what):
@@ -143,11 +161,17 @@ class Shape:
         calls = message.get("tool_calls")
         if isinstance(content, str):
             what = "its text" + (" next to `tool_calls`" if calls else "")
-            message["content"] = self.shorten_text(index, what, content, message["role"] == "assistant")
+            message["content"] = self.shorten_text(
+                index, what, content, message["role"] == "assistant"
+            )
         elif isinstance(content, list):
-            message["content"] = [self.shorten_part(index, number, part) for number, part in enumerate(content, 1)]
+            message["content"] = [
+                self.shorten_part(index, number, part) for number, part in enumerate(content, 1)
+            ]
         if isinstance(calls, list):
-            message["tool_calls"] = [self.shorten_call(index, number, call) for number, call in enumerate(calls, 1)]
+            message["tool_calls"] = [
+                self.shorten_call(index, number, call) for number, call in enumerate(calls, 1)
+            ]
         if isinstance(message.get("tool_call_id"), str):
             message["tool_call_id"] = self.shorten_id(message["tool_call_id"])
         return message
@@ -194,7 +218,11 @@ class Shape:
         return {**function, "arguments": json.dumps(self.shorten_arguments(index, what, parsed))}
 
     def shorten_arguments(self, index, what, arguments):
-        shorts = {key for key, value in arguments.items() if isinstance(value, (str, float)) or type(value) is int}
+        shorts = {
+            key
+            for key, value in arguments.items()
+            if isinstance(value, (str, float)) or type(value) is int
+        }
         if not shorts:
             return arguments
         sign = self.sign(index, what)

@@ -83,9 +83,7 @@ def processor(most):
     import transformers
     from PIL import Image
 
-    made = transformers.Qwen2VLImageProcessor(
-        size={"shortest_edge": 3136, "longest_edge": most}
-    )
+    made = transformers.Qwen2VLImageProcessor(size={"shortest_edge": 3136, "longest_edge": most})
     tensors = "np" if "Pil" in type(made).__name__ else "pt"
 
     def work(data):

@@ -36,9 +36,7 @@ def measure(files, options):
     from nvidia.dali import fn, types
 
     # DALI wants (height, width).
-    sizes = [
-        baseline.size_of(*size_in(data), options.max_pixels)[::-1] for data in files
-    ]
+    sizes = [baseline.size_of(*size_in(data), options.max_pixels)[::-1] for data in files]
     encoded = [numpy.frombuffer(data, dtype=numpy.uint8) for data in files]
     wanted = [numpy.array(size, dtype=numpy.float32) for size in sizes]
     place = 0
@@ -58,12 +56,8 @@ def measure(files, options):
         decoding = {}
         if options.engines_only:
             decoding["hw_decoder_load"] = 1.0
-        pixels = fn.decoders.image(
-            data, device="mixed", output_type=types.RGB, **decoding
-        )
-        pipeline.set_outputs(
-            fn.resize(pixels, size=size, interp_type=types.INTERP_CUBIC)
-        )
+        pixels = fn.decoders.image(data, device="mixed", output_type=types.RGB, **decoding)
+        pipeline.set_outputs(fn.resize(pixels, size=size, interp_type=types.INTERP_CUBIC))
     pipeline.build()
     for _ in range(6):
         pipeline.run()

@@ -326,8 +326,7 @@ def table(results):
                          base["kind"] + to) + ("",) * 8)  # fmt: skip
     widths = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
-        "  ".join(str(cell).rjust(width) for cell, width in zip(row, widths))
-        for row in rows
+        "  ".join(str(cell).rjust(width) for cell, width in zip(row, widths)) for row in rows
     )
 
 

@@ -48,9 +48,7 @@ class CorpusCommandsTest(tools.ToolTest):
         config = os.path.join(folder, "ballast.yaml")
         first = self.ok("ballast-server", "index", "--config", config)
         self.assertEqual(len(keys), 12)
-        self.assertEqual(
-            first, f"docs: 12 samples, {images} images, 0 skipped, 0 bad\n"
-        )
+        self.assertEqual(first, f"docs: 12 samples, {images} images, 0 skipped, 0 bad\n")
         again = self.ok("ballast-server", "index", "--config", config)
         self.assertEqual(again, "docs: 12 samples, index is up to date\n")
         rebuilt = self.ok("ballast-server", "index", "--config", config, "--rebuild")
@@ -74,8 +72,9 @@ class CorpusCommandsTest(tools.ToolTest):
             with open(config, "w", encoding="utf-8") as file:
                 file.write(text.replace("shuffle: true", "shuffle: false"))
             counts = self.ok("ballast-server", "index", "--config", config)
-            plan = json.loads(self.ok(
-                "ballast-server", "plan", "--config", config, "--step", 0, "--json"))
+            plan = json.loads(
+                self.ok("ballast-server", "plan", "--config", config, "--step", 0, "--json")
+            )
             del plan["fingerprint"]
             found[name] = counts, plan
         self.assertEqual(found["rows"], found["tars"])
@@ -133,9 +132,7 @@ class CorpusCommandsTest(tools.ToolTest):
             text = file.read()
         self.assertIn("max_tokens: 8192", text)
         # Too few bytes for any document.
-        short = self.write(
-            "long/short.yaml", text.replace("max_tokens: 8192", "max_tokens: 64")
-        )
+        short = self.write("long/short.yaml", text.replace("max_tokens: 8192", "max_tokens: 64"))
         for _ in range(2):
             done = tools.run("ballast-server", "index", "--config", short)
             self.assertEqual(done.returncode, 1)
@@ -151,9 +148,7 @@ class CorpusCommandsTest(tools.ToolTest):
         self.ok("ballast-server", "index", "--config", config)
 
     def test_a_source_that_is_not_there(self):
-        config = self.write(
-            "gone.yaml", tools.CONFIG.replace("docs-*.tar", "nowhere-*.tar")
-        )
+        config = self.write("gone.yaml", tools.CONFIG.replace("docs-*.tar", "nowhere-*.tar"))
         message = self.error("ballast-server", "index", "--config", config)
         self.assertIn("source docs", message)
         self.assertIn("nowhere-*.tar", message)
@@ -163,7 +158,7 @@ class CorpusCommandsTest(tools.ToolTest):
         config = os.path.join(folder, "ballast.yaml")
         message = self.error("ballast-server", "plan", "--config", config, "--step", 0)
         self.assertIn("source docs", message)
-        self.assertIn(f"ballast-server index --config", message)
+        self.assertIn("ballast-server index --config", message)
 
 
 CONFIG = """
@@ -221,9 +216,7 @@ class MockTest(tools.ToolTest):
                     if source == "listed":
                         self.assertEqual(sample["tokens"], (300, 400)[number % 2])
                         continue
-                    self.assertEqual(
-                        sample["tokens"], max(drawn[number], self.least(sample))
-                    )
+                    self.assertEqual(sample["tokens"], max(drawn[number], self.least(sample)))
                     seen += 1
         self.assertGreater(seen, 60)
 
@@ -238,10 +231,7 @@ class MockTest(tools.ToolTest):
                 "ballast-rank", "--server", address, "--steps", 2, "--world",
                 "all", "--json", *place,
             )  # fmt: skip
-            return {
-                (x["step"], x["micro_batch"], x["module"], x["dp_rank"]): x
-                for x in found
-            }
+            return {(x["step"], x["micro_batch"], x["module"], x["dp_rank"]): x for x in found}
 
         with self.server(self.config, "127.0.0.1:0") as [address]:
             first = lines(address)
@@ -259,9 +249,7 @@ class MockTest(tools.ToolTest):
                     for name in ("samples", "tokens", "padded_tokens", "images"):
                         self.assertEqual(line[name], whole[name])
                     # Only tensor-parallel peers have the same tensors.
-                    self.assertEqual(
-                        line["digest"] == whole["digest"], place == ("--tp-rank", 1)
-                    )
+                    self.assertEqual(line["digest"] == whole["digest"], place == ("--tp-rank", 1))
                     if key[2] == "vision":  # its tp and cp are 1
                         self.assertEqual(place, ("--pp-rank", 1))
                         self.assertEqual(line["bytes_read"], 0)

@@ -54,7 +54,10 @@ class BalanceTest(tools.ToolTest):
     def test_readmes_configuration_balances_language_too(self):
         self.corpus()
         text = readme_config()
-        for name, weights in (("own.yaml", text), ("half.yaml", text.replace("weight: 3", "weight: 1"))):
+        for name, weights in (
+            ("own.yaml", text),
+            ("half.yaml", text.replace("weight: 3", "weight: 1")),
+        ):
             config = self.write(name, weights)
             self.ok("ballast-server", "index", "--config", config)
             self.assertLessEqual(self.heaviest_over_mean(config, 3), 1.01, name)
@@ -94,7 +97,7 @@ serve: {listen: ["127.0.0.1:0"]}
         self.records(images=120)
         config = self.write("own.yaml", self.CONFIG % "nowhere")
         os.makedirs(self.path("nowhere"))
-        for run in range(2):  # the second time the index is up to date
+        for _ in range(2):  # the second time the index is up to date
             done = tools.run("ballast-server", "index", "--config", config)
             self.assertEqual(done.returncode, 1)
             error = done.stderr.decode()
@@ -120,9 +123,7 @@ serve: {listen: ["127.0.0.1:0"]}
 
     def test_what_is_left_out_is_said_everywhere(self):
         self.records(images=1)
-        config = self.write(
-            "own.yaml", (self.CONFIG % ".") + "balance: {delivery: direct}\n"
-        )
+        config = self.write("own.yaml", (self.CONFIG % ".") + "balance: {delivery: direct}\n")
         # One of 21 records: a share of 1 % is rounded up.
         printed = self.ok("ballast-server", "index", "--config", config)
         self.assertIn("20 samples, 0 images, 0 skipped, 1 bad", printed)
@@ -132,9 +133,7 @@ serve: {listen: ["127.0.0.1:0"]}
             done.stderr,
         )
         with self.server(config) as addresses:
-            status = json.loads(
-                self.ok("ballastctl", "--server", addresses[0], "status", "--json")
-            )
+            status = json.loads(self.ok("ballastctl", "--server", addresses[0], "status", "--json"))
             self.assertEqual(status["left_out"][0]["source"], "chat")
             self.assertEqual(status["left_out"][0]["bad"], 1)
             self.assertEqual(status["left_out"][0]["causes"][0]["cause"], "image missing")

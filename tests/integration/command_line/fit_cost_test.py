@@ -45,9 +45,7 @@ class FitCostTest(tools.CorpusTest):
                 "n", "observations", "linear", "quadratic", "constant", "rms_ms",
                 "r_squared", "left_out", "confounded",
             )  # fmt: skip
-            self.assertEqual(
-                found["observations"], STEPS * MICRO_BATCHES * DP[module]
-            )
+            self.assertEqual(found["observations"], STEPS * MICRO_BATCHES * DP[module])
             for term in ("linear", "quadratic", "constant"):
                 self.assertTrue(math.isfinite(found[term]))
                 self.assertGreaterEqual(found[term], 0)

@@ -88,9 +88,7 @@ class HelpTest(tools.ToolTest):
 
     def test_wrong_lines(self):
         for path in self.all_paths():
-            message = self.error(
-                path[0], *path[1:], "--no-such-option", status=2
-            )
+            message = self.error(path[0], *path[1:], "--no-such-option", status=2)
             self.assertIn("unknown option --no-such-option", message)
             self.assertIn(f"See `{' '.join(path)} --help`", message)
 

@@ -39,7 +39,12 @@ SHARE = [
 MATCHED = {
     "text_list": ["One.", "Two."],
     "image_info": [
-        {"image_name": "a.png", "raw_url": "https://x/a.png", "matched_text_index": 1, "matched_sim": 0.3}
+        {
+            "image_name": "a.png",
+            "raw_url": "https://x/a.png",
+            "matched_text_index": 1,
+            "matched_sim": 0.3,
+        }
     ],
     "similarity_matrix": [[0.1, 0.3]],
     "url": "https://x",
@@ -66,7 +71,11 @@ FORMS = {
     "obelics_parquet": ({"obelics.parquet": None}, "obelics: parquet obelics.parquet"),
     "mmc4": ({"docs.jsonl": [MATCHED]}, "docs: jsonl docs.jsonl"),
     "omnicorpus": (
-        {"docs.jsonl": [{"images": ["a.png", None], "texts": [None, "words"], "metadata": [{}, None]}]},
+        {
+            "docs.jsonl": [
+                {"images": ["a.png", None], "texts": [None, "words"], "metadata": [{}, None]}
+            ]
+        },
         "docs: jsonl docs.jsonl",
     ),
 }
@@ -113,7 +122,15 @@ def tokenizer():
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in plain]
     letters = [chr(byte) for byte in plain] + [chr(256 + i) for i in range(len(others))]
-    names = ("endoftext", "im_start", "im_end", "vision_start", "vision_end", "image_pad", "video_pad")
+    names = (
+        "endoftext",
+        "im_start",
+        "im_end",
+        "vision_start",
+        "vision_end",
+        "image_pad",
+        "video_pad",
+    )
     added = [
         {"id": 256 + i, "content": f"<|{name}|>", "special": True, "normalized": False, "lstrip": False,
          "rstrip": False, "single_word": False}
@@ -279,8 +296,15 @@ class InitTest(tools.ToolTest):
                 self.assertIn(f"whose records are preference pairs ({named})", said)
                 self.assertIn("    pairs: true", self.text(folder))
                 sample = json.loads(
-                    self.ok("ballast-server", "inspect", "sample", "--config",
-                            folder + "/ballast.yaml", "--position", 0)  # fmt: skip
+                    self.ok(
+                        "ballast-server",
+                        "inspect",
+                        "sample",
+                        "--config",
+                        folder + "/ballast.yaml",
+                        "--position",
+                        0,
+                    )  # fmt: skip
                 )
                 both = [sample[key]["input_ids"] for key in ("chosen", "rejected")]
                 self.assertEqual(sum(map(len, both)), sample["tokens"])
@@ -324,8 +348,12 @@ class InitTest(tools.ToolTest):
                     member = tarfile.TarInfo(f"{i}.{kind}")
                     member.size = len(data)
                     tar.addfile(member, io.BytesIO(data))
-        self.write("chatml/.nv-meta/.info.json", json.dumps({"shard_counts": {"shard-0.tar": SAMPLES}}))
-        self.write("chatml/.nv-meta/split.yaml", "split_parts: {train: [shard-0.tar]}\nexclude: []\n")
+        self.write(
+            "chatml/.nv-meta/.info.json", json.dumps({"shard_counts": {"shard-0.tar": SAMPLES}})
+        )
+        self.write(
+            "chatml/.nv-meta/split.yaml", "split_parts: {train: [shard-0.tar]}\nexclude: []\n"
+        )
         self.write(
             "chatml/.nv-meta/dataset.yaml",
             "__module__: megatron.bridge.data.energon.task_encoder_utils\n"

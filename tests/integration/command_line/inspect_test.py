@@ -54,9 +54,7 @@ class InspectTest(tools.ToolTest):
                 }
             ),
         )
-        (large,) = self.inspect(
-            "image", "--model", "qwen3_vl", "--min-pixels", 65536, path
-        )
+        (large,) = self.inspect("image", "--model", "qwen3_vl", "--min-pixels", 65536, path)
         self.assertEqual((large["resized_h"], large["resized_w"]), (224, 352))
         self.assertEqual(large["image_tokens"], 77)
 
@@ -76,9 +74,7 @@ class InspectTest(tools.ToolTest):
             self.keys(line, "file", "error")
         self.assertIn("No such file", lines[2]["error"])
         self.assertIn("2 of 3 files failed", done.stderr.decode())
-        message = self.error(
-            "ballast-server", "inspect", "image", "--model", "x", good, status=2
-        )
+        message = self.error("ballast-server", "inspect", "image", "--model", "x", good, status=2)
         self.assertIn("--model: found x; wanted aya_vision, ernie4_5_vl", message)
 
     def test_text(self):
@@ -116,9 +112,7 @@ class InspectTest(tools.ToolTest):
             "input_ids": [11, 12, 151652] + [151655] * 4 + [13],
             "image_grid_thw": [[1, 4, 4]],
         }
-        got = self.inspect(
-            "positions", "--model", "qwen2_5_vl", stdin=json.dumps(sample)
-        )
+        got = self.inspect("positions", "--model", "qwen2_5_vl", stdin=json.dumps(sample))
         self.assertEqual(
             got,
             [
@@ -140,9 +134,7 @@ class InspectTest(tools.ToolTest):
     def test_balance(self):
         costs = [12, 1, 11, 2, 10, 3, 9, 4, 8, 5, 7, 6]
         lpt = self.balance("--groups", 4, "--algorithm", "lpt", costs=costs)
-        self.assertEqual(
-            lpt["groups"], [[0, 9, 7], [2, 11, 5], [4, 10, 3], [6, 8, 1]]
-        )
+        self.assertEqual(lpt["groups"], [[0, 9, 7], [2, 11, 5], [4, 10, 3], [6, 8, 1]])
         self.assertEqual(lpt["load"], [21, 20, 19, 18])
         self.assertEqual(lpt["lower_bound"], 19.5)
         for flags in ([], ["--equal-count"]):
@@ -203,9 +195,7 @@ class InspectTest(tools.ToolTest):
         )
         (first,) = self.inspect("recipe", "--config", config)
         self.assertIsNone(first["sample"])
-        (second,) = self.inspect(
-            "recipe", "--config", config, "--source", "chat", "--sample", 1
-        )
+        (second,) = self.inspect("recipe", "--config", config, "--source", "chat", "--sample", 1)
         self.assertEqual(
             second["record"],
             {"name": "chat.jsonl:2", "line": {"q": "Two?", "pics": ["a.jpg"]}},

@@ -16,9 +16,7 @@ import urllib.request
 from tests.harness import tools
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-SAMPLE = re.compile(
-    rf'^({NAME})(?:\{{((?:{NAME}="(?:[^"\\\n]|\\["\\n])*",?)*)\}})? (\S+)$'
-)
+SAMPLE = re.compile(rf'^({NAME})(?:\{{((?:{NAME}="(?:[^"\\\n]|\\["\\n])*",?)*)\}})? (\S+)$')
 
 
 def parse(text):
@@ -48,9 +46,7 @@ def parse(text):
 
 
 def repository(*path):
-    return os.path.join(
-        os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"], *path
-    )
+    return os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"], *path)
 
 
 def has(*programs):
@@ -155,7 +151,7 @@ class MetricsTest(tools.CorpusTest):
             for when in ("before", "after"):
                 loads = [m["load"][module][when] for m in plan["micro_batches"]]
                 self.assertEqual(told["load"][when], [sum(r) for r in zip(*loads)])
-                spread = sum(map(max, loads)) / sum(sum(l) / len(l) for l in loads)
+                spread = sum(map(max, loads)) / sum(sum(load) / len(load) for load in loads)
                 self.assertAlmostEqual(told["spread"][when], spread)
             moved = sum(
                 s["reader"][module] != s["owner"][module]
@@ -171,7 +167,7 @@ class MetricsTest(tools.CorpusTest):
 
     def test_watch_gives_the_steps_that_have_been(self):
         text = self.ctl("balance", "--watch", "--step", 0, "--steps", 2, "--json")
-        self.assertEqual([json.loads(l)["step"] for l in text.splitlines()], [0, 1])
+        self.assertEqual([json.loads(line)["step"] for line in text.splitlines()], [0, 1])
 
     def test_metrics_and_top(self):
         metrics = json.loads(self.ctl("metrics", "--json"))
@@ -193,9 +189,7 @@ class MetricsTest(tools.CorpusTest):
         self.assertIn("vision: slowest rank by mean", top)
         for line in top.splitlines():
             self.assertLessEqual(len(line), 80)
-        message = self.error(
-            "ballastctl", "--server", self.address, "metrics", "--prefix", "a-b"
-        )
+        message = self.error("ballastctl", "--server", self.address, "metrics", "--prefix", "a-b")
         self.assertIn("GetStatsRequest.prefix", message)
 
     @has("promtool")
@@ -226,7 +220,7 @@ class MetricsTest(tools.CorpusTest):
         config = self.write(
             "prometheus.yaml",
             "global: {scrape_interval: 1s}\nscrape_configs:\n  - job_name: ballast\n"
-            f"    static_configs: [{{targets: [\"{self.http[7:]}\"]}}]\n",
+            f'    static_configs: [{{targets: ["{self.http[7:]}"]}}]\n',
         )
         with subprocess.Popen(
             [

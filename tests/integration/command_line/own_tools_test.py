@@ -38,7 +38,6 @@ def has(*modules):
     return True
 
 
-
 def user(text):
     return {"role": "user", "content": text}
 
@@ -109,8 +108,9 @@ class OwnToolsTest(tools.ToolTest):
 
     def sample(self, config, position):
         return json.loads(
-            self.ok("ballast-server", "inspect", "sample", "--config", config,
-                    "--position", position)  # fmt: skip
+            self.ok(
+                "ballast-server", "inspect", "sample", "--config", config, "--position", position
+            )  # fmt: skip
         )
 
     def learnt(self, sample):

@@ -58,9 +58,7 @@ class PlanTest(tools.CorpusTest):
                 self.assertEqual(sample["position"], position)
                 names[sample["sample"]] += 1
                 position += 1
-        self.assertEqual(
-            names, {f"docs:{i}": 1 for i in range(tools.SAMPLES)}
-        )
+        self.assertEqual(names, {f"docs:{i}": 1 for i in range(tools.SAMPLES)})
 
     def test_costs_and_loads(self):
         for micro_batch in self.micro_batches():
@@ -96,15 +94,11 @@ class PlanTest(tools.CorpusTest):
                 owners = [s["owner"][module] for s in order]
                 self.assertEqual(owners, sorted(owners))
             for sample in samples:
-                self.assertEqual(
-                    sample["owner"]["language"] // 2, sample["owner"]["vision"]
-                )
+                self.assertEqual(sample["owner"]["language"] // 2, sample["owner"]["vision"])
 
         def straggling(when):
             return math.fsum(
-                max(load[when])
-                for m in self.micro_batches()
-                for load in m["load"].values()
+                max(load[when]) for m in self.micro_batches() for load in m["load"].values()
             )
 
         self.assertLess(straggling("after"), straggling("before"))
@@ -185,9 +179,7 @@ class PlanTest(tools.CorpusTest):
         for step in steps:
             samples = [s for m in step["micro_batches"] for s in m["samples"]]
             apart = sum(
-                s["patches"] // 4
-                for s in samples
-                if s["owner"]["vision"] != s["owner"]["language"]
+                s["patches"] // 4 for s in samples if s["owner"]["vision"] != s["owner"]["language"]
             )
             self.assertEqual(
                 step["totals"]["embeddings_moved"],
@@ -292,9 +284,7 @@ class PlanTest(tools.CorpusTest):
             self.assertEqual(sample["cost"]["vision"], 2 * 4 * tokens + squares)
 
     def test_errors(self):
-        message = self.error(
-            "ballast-server", "plan", "--config", self.config, "--step", 2**64 - 1
-        )
+        message = self.error("ballast-server", "plan", "--config", self.config, "--step", 2**64 - 1)
         self.assertIn(f"step {2**64 - 1}", message)
         missing = self.path("missing.yaml")
         message = self.error("ballast-server", "plan", "--config", missing, "--step", 0)

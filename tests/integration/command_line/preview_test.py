@@ -162,7 +162,9 @@ class PreviewTest(Preview, tools.CorpusTest):
         self.assertEqual(status, 404)
         self.assertIn("step 1 has 2 micro-batches", reason)
         self.assertEqual(self.refused("/api/rank", **place)[0], 400)
-        self.assertEqual(self.refused("/api/rank", **{**place, "module": "x"}, micro_batch=0)[0], 400)
+        self.assertEqual(
+            self.refused("/api/rank", **{**place, "module": "x"}, micro_batch=0)[0], 400
+        )
 
     def test_place_and_tokens_are_those_of_the_plan(self):
         step = self.json_lines(
@@ -327,7 +329,9 @@ class PreviewTest(Preview, tools.CorpusTest):
 
     def test_a_pair_is_shown_as_two_texts(self):
         def learnt(view, rejected):
-            return [r["text"] for r in view["runs"] if r["supervised"] and r["rejected"] is rejected]
+            return [
+                r["text"] for r in view["runs"] if r["supervised"] and r["rejected"] is rejected
+            ]
 
         line = {"prompt": "Why?", "chosen": "So.", "rejected": "No."}
         view = self.only_sample("pair", line, "pairs: true")

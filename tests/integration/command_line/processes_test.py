@@ -76,9 +76,7 @@ class ProcessesTest(Processes, tools.TwoServersTest):
         errors = [rank.said() for rank in ranks]
         for number in (0, 1, 3):
             self.assertEqual(ranks[number].status, 1, errors[number])
-            self.assertRegex(
-                errors[number], f"language rank {number}: .*rank . left the exchange"
-            )
+            self.assertRegex(errors[number], f"language rank {number}: .*rank . left the exchange")
         # Those that waited for it name it; they then leave, which ends the rest.
         self.assertIn("rank 2 left the exchange", "".join(errors))
 

@@ -92,9 +92,7 @@ class ServerTest(tools.CorpusTest):
                     [(1, 0), (1, 1), (2, 0), (2, 1)],
                 )
                 again = self.pull(module, rank)
-                self.assertEqual(
-                    tools.without_ms(blocks), tools.without_ms(again)
-                )
+                self.assertEqual(tools.without_ms(blocks), tools.without_ms(again))
                 for block in blocks:
                     self.keys(
                         block,
@@ -103,9 +101,9 @@ class ServerTest(tools.CorpusTest):
                     )  # fmt: skip
                     samples = [
                         s
-                        for s in plan[block["step"] - 1]["micro_batches"][
-                            block["micro_batch"]
-                        ]["samples"]
+                        for s in plan[block["step"] - 1]["micro_batches"][block["micro_batch"]][
+                            "samples"
+                        ]
                         if s["reader"][module] == rank
                     ]
                     self.assertEqual(block["samples"], len(samples))
@@ -169,8 +167,9 @@ class ServerTest(tools.CorpusTest):
         message = self.error("ballastctl", "--server", nobody, "status")
         self.assertIn(nobody, message)
         self.assertIn("ballast-server serve", message)
-        message = self.error("ballast-rank", "--server", nobody, "--steps", 1,
-                             "--wait-for-server", 0)
+        message = self.error(
+            "ballast-rank", "--server", nobody, "--steps", 1, "--wait-for-server", 0
+        )
         self.assertIn(nobody, message)
         message = self.error("ballastctl", "--server", "nonsense", "status")
         self.assertIn('"nonsense"', message)
@@ -201,9 +200,7 @@ class ServerTest(tools.CorpusTest):
         self.assertIn('serve.listen: found "nonsense"; wanted unix:', message)
 
     def error_of_serve(self, address):
-        done = tools.run(
-            "ballast-server", "serve", "--config", self.config, "--listen", address
-        )
+        done = tools.run("ballast-server", "serve", "--config", self.config, "--listen", address)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stdout, b"")
         return done.stderr.decode()

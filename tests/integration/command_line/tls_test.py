@@ -17,9 +17,7 @@ from tests.harness import tools
 
 
 def openssl(*arguments):
-    done = subprocess.run(
-        ["openssl", *arguments], capture_output=True, timeout=tools.TIMEOUT_S
-    )
+    done = subprocess.run(["openssl", *arguments], capture_output=True, timeout=tools.TIMEOUT_S)
     if done.returncode != 0:
         raise AssertionError(done.stderr.decode())
 
@@ -105,9 +103,7 @@ class TlsTest(CertificateTest):
         self.assertIn("serving", self.ok("ballastctl", *self.flags(), "status"))
         arguments = ["pull", "--module", "vision", "--dp-rank", "1", "--step", "0",
                      "--steps", "2", "--json"]  # fmt: skip
-        self.assertEqual(
-            len(self.json_lines("ballastctl", *self.flags(), *arguments)), 2 * 2
-        )
+        self.assertEqual(len(self.json_lines("ballastctl", *self.flags(), *arguments)), 2 * 2)
 
     def test_a_certificate_that_ends_in_two_days(self):
         status = self.ok("ballastctl", *self.flags(), "status", "--interval", 0, "--json")
@@ -130,7 +126,10 @@ class TlsTest(CertificateTest):
             for streams in (1, 3)
         )  # fmt: skip
         self.assertEqual(len(one), 2 * 2 * (2 + 4))
-        key = lambda b: (b["step"], b["micro_batch"], b["module"], b["dp_rank"])
+
+        def key(b):
+            return b["step"], b["micro_batch"], b["module"], b["dp_rank"]
+
         self.assertEqual(sorted(one, key=key), sorted(three, key=key))
 
     def test_who_is_refused(self):
@@ -325,9 +324,7 @@ class HttpsTest(CertificateTest):
             def shown():
                 address = ("127.0.0.1", port)
                 with socket.create_connection(address, tools.TIMEOUT_S) as plain:
-                    with self.context().wrap_socket(
-                        plain, server_hostname="127.0.0.1"
-                    ) as secure:
+                    with self.context().wrap_socket(plain, server_hostname="127.0.0.1") as secure:
                         return secure.getpeercert()["serialNumber"]
 
             before = shown()

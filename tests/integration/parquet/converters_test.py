@@ -101,8 +101,7 @@ class ConvertersTest(tools.ToolTest):
         self.assertEqual(len(names), 16)
         for form in ("{}", "part-0/{}"):
             packs = [
-                [{"name": form.format(names[n]), "len": 100 + n} for n in pack]
-                for pack in PACKS
+                [{"name": form.format(names[n]), "len": 100 + n} for n in pack] for pack in PACKS
             ]
             with open(self.path("bins_boxs.pkl"), "wb") as file:
                 pickle.dump(packs, file)
@@ -131,9 +130,7 @@ class ConvertersTest(tools.ToolTest):
         np.save(self.path("order.npy"), np.array(order, np.int64))
         self.write("packs/paths.json", json.dumps(["/data/chat.jsonl"]))
         self.convert(converters()[1])
-        self.assertEqual(
-            self.trained(config), self.wanted([PACKS[p] for p in order])
-        )
+        self.assertEqual(self.trained(config), self.wanted([PACKS[p] for p in order]))
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ class AzureServer(store_server.StoreServer):
         seen = os.stat(os.path.join(self.root, container, name))
         return {
             "Last-Modified": email.utils.formatdate(seen.st_mtime, usegmt=True),
-            "Etag": "\"0x%X\"" % seen.st_mtime_ns,
+            "Etag": '"0x%X"' % seen.st_mtime_ns,
             "Content-Length": seen.st_size,
             "Content-Type": "application/octet-stream",
         }
@@ -93,9 +93,7 @@ class _Handler(store_server.StoreHandler):
         container, name = path[0], "/".join(path[1:])
         names = self.store.names(container)
         if names is None:
-            return self.fail(
-                404, "ContainerNotFound", "The specified container does not exist."
-            )
+            return self.fail(404, "ContainerNotFound", "The specified container does not exist.")
         if query.get("action") == "getAccessControl":
             # As an account without a hierarchical namespace.
             return self.fail(

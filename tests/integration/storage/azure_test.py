@@ -56,7 +56,7 @@ class AzureTest(store_testing.StoreJob):
         )  # fmt: skip
         path = self.write("connection", text)
         with mock.patch.dict(os.environ, NONE):
-            storage = "storage: {azure: {credentials: \"%s\"}}" % path
+            storage = 'storage: {azure: {credentials: "%s"}}' % path
             config = self.job("connection_job", "webdataset", "abfs://bucket", storage)
             self.assertIn(" 0 bad", self.index(config))
 

@@ -44,7 +44,7 @@ class GcsTest(store_testing.StoreJob):
         message = refused(self.s3_job("bare", credentials="environment"))
         self.assertIn("storage.gcs.credentials is environment, but", message)
         self.assertEqual(self.gcs.requests, [])
-        key = self.write("key.json", "{\"type\": \"authorized_user\", \"x\": \"HIDDEN\"}")
+        key = self.write("key.json", '{"type": "authorized_user", "x": "HIDDEN"}')
         message = refused(self.s3_job("other", credentials=key))
         self.assertIn("key.json is not the JSON key file of a service account", message)
         self.assertNotIn("HIDDEN", message)

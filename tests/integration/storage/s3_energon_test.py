@@ -45,14 +45,16 @@ class S3EnergonTest(s3_test.S3Job):
         with open(folder + "/more.yaml", "w", encoding="utf-8") as file:
             file.write("splits: {train: {path: ../energon}}\n")
         self.sources["blend"] = (
-            "format: energon, path: \"{0}/sets/blend.yaml\", energon: {{crude: webdataset}}"
+            'format: energon, path: "{0}/sets/blend.yaml", energon: {{crude: webdataset}}'
         )
         self.addCleanup(self.sources.pop, "blend")
         self.gives_the_batches_of_local_files("blend")
         os.remove(folder + "/more.yaml")
         config = self.s3_job("torn_blend", "blend")
         message = self.error("ballast-server", "index", "--config", config)
-        self.assertIn("s3://bucket/sets/blend.yaml: s3://bucket/sets/more.yaml: cannot stat", message)
+        self.assertIn(
+            "s3://bucket/sets/blend.yaml: s3://bucket/sets/more.yaml: cannot stat", message
+        )
         self.s3.stop()
         message = self.error("ballast-server", "index", "--config", config)
         self.assertIn("s3://bucket/sets/blend.yaml", message)
@@ -60,7 +62,7 @@ class S3EnergonTest(s3_test.S3Job):
 
     def test_what_is_wrong_with_a_folder_of_energon_is_said(self):
         os.mkdir(os.path.join(self.bucket, "plain"))
-        self.sources["none"] = "format: energon, path: \"{0}/plain/\""
+        self.sources["none"] = 'format: energon, path: "{0}/plain/"'
         self.addCleanup(self.sources.pop, "none")
         config = self.s3_job("bad_none", "none")
         self.assertIn(

@@ -55,9 +55,7 @@ class S3ProxyTest(s3_test.S3Job):
         )  # fmt: skip
 
     def lines(self, done):
-        return [
-            tools.without_ms(json.loads(line)) for line in done.stdout.decode().splitlines()
-        ]
+        return [tools.without_ms(json.loads(line)) for line in done.stdout.decode().splitlines()]
 
     def no_batch_is_wrong(self, kind):
         for cached in (False, True):
@@ -67,7 +65,7 @@ class S3ProxyTest(s3_test.S3Job):
     def lies(self, kind, cached, endpoint, order):
         more = ", ahead_steps: 0"
         if cached:
-            more += ", cache: {dir: \"%s\", size: 64MiB}" % self.path("cache")
+            more += ', cache: {dir: "%s", size: 64MiB}' % self.path("cache")
         config = self.s3_job("proxied", more=more, endpoint=endpoint, timeout=20)
         self.index(config)
         found = collections.Counter()
@@ -88,8 +86,7 @@ class S3ProxyTest(s3_test.S3Job):
                         self.assertRegex(done.stderr.decode(), "(?m)^ballastctl: ")
                         found["ended with an error"] += 1
                 order("none")
-                status = json.loads(
-                    self.ok("ballastctl", "--server", address, "status", "--json"))
+                status = json.loads(self.ok("ballastctl", "--server", address, "status", "--json"))
                 # The store's faults are never a sample's.
                 self.assertEqual(status["bad_samples"], [])
                 found["errors of the store"] += status["storage"]["errors"]

@@ -81,12 +81,10 @@ class S3Job(tools.ToolTest):
             if done.returncode != 0:
                 raise AssertionError(done.stderr.decode())
         cls.sources = {
-            "webdataset": "format: webdataset, path: \"{0}/webdataset/docs-*.tar\"",
-            "jsonl": "format: jsonl, path: \"{0}/jsonl/chat.jsonl\", "
-            "media_root: \"{0}/jsonl/media\"",
-            "parquet": "format: parquet, path: \"{0}/parquet/*.parquet\"",
-            "energon": "format: energon, path: \"{0}/energon\", "
-            "energon: {{crude: webdataset}}",
+            "webdataset": 'format: webdataset, path: "{0}/webdataset/docs-*.tar"',
+            "jsonl": 'format: jsonl, path: "{0}/jsonl/chat.jsonl", media_root: "{0}/jsonl/media"',
+            "parquet": 'format: parquet, path: "{0}/parquet/*.parquet"',
+            "energon": 'format: energon, path: "{0}/energon", energon: {{crude: webdataset}}',
         }
 
     def setUp(self):
@@ -99,15 +97,17 @@ class S3Job(tools.ToolTest):
         return self.write(
             os.path.join(name, "job.yaml"),
             CONFIG.format(
-                source=self.sources[form].format(where), storage=storage,
-                timeout=timeout, model=model,
+                source=self.sources[form].format(where),
+                storage=storage,
+                timeout=timeout,
+                model=model,
             ),
         )
 
     def s3_job(self, name, form="webdataset", more="", endpoint=None, bucket="bucket",
                **settings):  # fmt: skip
         endpoint = endpoint or self.s3.endpoint
-        storage = "storage: {s3: {endpoint: \"%s\"}%s}" % (endpoint, more)
+        storage = 'storage: {s3: {endpoint: "%s"}%s}' % (endpoint, more)
         return self.job(name, form, "s3://" + bucket, storage, **settings)
 
     def local_job(self, name, form="webdataset", bucket=None, **settings):
@@ -187,7 +187,7 @@ class S3Test(S3Job):
         cache = self.path("cache")
         for form in ("webdataset", "jsonl", "parquet"):
             with self.subTest(form):
-                more = ", cache: {dir: \"%s\", size: 1GiB}" % cache
+                more = ', cache: {dir: "%s", size: 1GiB}' % cache
                 config = self.s3_job("cached_" + form, form, more)
                 self.index(config)
                 epoch = SAMPLES // 8
@@ -204,7 +204,7 @@ class S3Test(S3Job):
                 self.s3.start()
 
     def test_fetch_fills_the_cache_for_a_later_server(self):
-        more = ", cache: {dir: \"%s\", size: 1GiB}" % self.path("fetched")
+        more = ', cache: {dir: "%s", size: 1GiB}' % self.path("fetched")
         config = self.s3_job("fetch", "webdataset", more)
         self.index(config)
         epoch = SAMPLES // 8
@@ -216,8 +216,7 @@ class S3Test(S3Job):
         with self.server(config, "127.0.0.1:0") as (address,):
             self.s3.stop()
             self.assertEqual(self.pull(address, epoch), local)
-            status = json.loads(
-                self.ok("ballastctl", "--server", address, "status", "--json"))
+            status = json.loads(self.ok("ballastctl", "--server", address, "status", "--json"))
             self.assertEqual(status["storage"]["fetched_bytes"], 0)
             self.assertEqual(status["storage"]["stalls"], 0)
 
@@ -229,7 +228,7 @@ class S3Test(S3Job):
 
     def serves_what_is_damaged(self, name, form, model):
         cache = self.path("damaged_" + name)
-        more = ", cache: {dir: \"%s\", size: 1GiB}" % cache
+        more = ', cache: {dir: "%s", size: 1GiB}' % cache
         config = self.s3_job("damage_" + name, form, more, model=model)
         self.index(config)
         self.ok("ballast-server", "fetch", "--config", config, "--steps", 4)
@@ -244,8 +243,7 @@ class S3Test(S3Job):
         _, local = self.local_batches(form, 4, model=model)
         with self.server(config, "127.0.0.1:0") as (address,):
             self.assertEqual(self.pull(address, 4), local)
-            status = json.loads(
-                self.ok("ballastctl", "--server", address, "status", "--json"))
+            status = json.loads(self.ok("ballastctl", "--server", address, "status", "--json"))
             self.assertEqual(status["bad_samples"], [])
             self.assertGreater(status["storage"]["cache_damaged"], 0)
 
@@ -264,8 +262,7 @@ class S3Test(S3Job):
             self.assertNotIn(SECRET, done.stderr.decode())
             self.s3.start()
             self.assertEqual(self.pull(address, 4), local)
-            status = json.loads(
-                self.ok("ballastctl", "--server", address, "status", "--json"))
+            status = json.loads(self.ok("ballastctl", "--server", address, "status", "--json"))
             self.assertEqual(status["bad_samples"], [])
 
     def test_a_slow_store_gives_the_same_batches(self):
@@ -289,8 +286,11 @@ class S3Test(S3Job):
             self.assertEqual(done.returncode, 1, message)
             self.assertIn("storage.s3.credentials", message)
             self.assertNotIn("WRONGSECRET", message)
-        keys = self.write("keys/keys.ini", "[default]\naws_access_key_id = %s\n"
-                          "aws_secret_access_key = %s\n" % tuple(s3_server.KEYS.values()))
+        keys = self.write(
+            "keys/keys.ini",
+            "[default]\naws_access_key_id = %s\n"
+            "aws_secret_access_key = %s\n" % tuple(s3_server.KEYS.values()),
+        )
         with open(config, encoding="utf-8") as file:
             text = file.read().replace("s3: {", "s3: {credentials: keys.ini, ")
         self.write("keys/job.yaml", text)

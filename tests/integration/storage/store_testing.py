@@ -28,7 +28,7 @@ class StoreJob(s3_test.S3Job):
                 os.path.join(self.bucket, "webdataset", "docs-000000.tar"),
                 os.path.join(many, "part-%03d.tar" % i),
             )
-        self.sources["many"] = "format: webdataset, path: \"{0}/many/part-*.tar\""
+        self.sources["many"] = 'format: webdataset, path: "{0}/many/part-*.tar"'
         self.addCleanup(self.sources.pop, "many")
         text = self.index(self.s3_job("many", "many"))
         self.assertIn("%d samples" % (count * s3_test.SAMPLES), text.replace(",", ""))
@@ -60,8 +60,6 @@ class StoreJob(s3_test.S3Job):
         out = self.path("init.yaml")
         where = self.SCHEME + "://bucket"
         said = self.ok("ballast-server", "init", where, "--out", out, *options)
-        self.assertIn(
-            where + "/webdataset/docs-000000.tar, %d samples" % s3_test.SAMPLES, said
-        )
+        self.assertIn(where + "/webdataset/docs-000000.tar, %d samples" % s3_test.SAMPLES, said)
         self.assertIn(where + "/energon", said)
         self.assertIn(" 0 bad", self.ok("ballast-server", "index", "--config", out))

@@ -58,7 +58,8 @@ ONEVISION = (
 # As the checkpoints' own, with their videos.
 ONEVISION_VIDEOS = ONEVISION.replace(
     "<image>{% endfor %}",
-    "<image>{% endfor %}{% for c in m['content'] if c['type'] == 'video' %}<video>{% endfor %}")
+    "<image>{% endfor %}{% for c in m['content'] if c['type'] == 'video' %}<video>{% endfor %}",
+)
 PIXTRAL = (
     "<s>{% for m in messages %}{{ '[INST]' if m['role'] == 'user' }}{% for c in m['content'] %}"
     "{{ '[IMG]' if c['type'] == 'image' else c['text'] }}{% endfor %}"
@@ -94,9 +95,10 @@ GLM_TURNS = (
 GLM41 = GLM_TURNS.replace("ANSWER", "").replace("TEXT", "c['text']")
 # An answer has one part.
 GLM46 = GLM_TURNS.replace(
-    "ANSWER", "{{ '<think></think>' if m['role'] == 'assistant' }}"
-    "{{ '\n' if m['role'] == 'assistant' and m['content'][0]['text'] | trim }}").replace(
-    "TEXT", "c['text'] | trim if m['role'] == 'assistant' else c['text']")
+    "ANSWER",
+    "{{ '<think></think>' if m['role'] == 'assistant' }}"
+    "{{ '\n' if m['role'] == 'assistant' and m['content'][0]['text'] | trim }}",
+).replace("TEXT", "c['text'] | trim if m['role'] == 'assistant' else c['text']")
 ERNIE = (
     "<|begin_of_sentence|>{% set ns = namespace(images=0) %}{% for m in messages %}"
     "{{ {'system': '', 'user': 'User: ', 'assistant': '\nAssistant: '}[m['role']] }}"
@@ -136,13 +138,36 @@ COVERED = {
     "gemma4": (GEMMA4, ["<bos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>"], None),
     "glm46v": (GLM46, [*GLM, "<think>", "</think>"], None),
     "glm4v": (GLM41, GLM, None),
-    "hunyuan_vl": (HUNYUAN, ["<｜hy_begin▁of▁sentence｜>", "<｜hy_place▁holder▁no▁3｜>", "<｜hy_User｜>",
-                             "<｜hy_Assistant｜>"], None),
+    "hunyuan_vl": (
+        HUNYUAN,
+        [
+            "<｜hy_begin▁of▁sentence｜>",
+            "<｜hy_place▁holder▁no▁3｜>",
+            "<｜hy_User｜>",
+            "<｜hy_Assistant｜>",
+        ],
+        None,
+    ),
     "idefics3": (SMOLVLM.replace("<|im_start|>", "<|begin_of_text|>"), ["<|begin_of_text|>"], None),
     "internvl3": (INTERNVL, CHATML, None),
-    "kimi_k25": (KIMI, ["<|im_system|>", "<|im_user|>", "<|im_assistant|>", "<|im_middle|>", "<|im_end|>",
-                        "<think>", "</think>"], None),
-    "llama4": (LLAMA4, ["<|begin_of_text|>", "<|header_start|>", "<|header_end|>", "<|eot|>"], None),
+    "kimi_k25": (
+        KIMI,
+        [
+            "<|im_system|>",
+            "<|im_user|>",
+            "<|im_assistant|>",
+            "<|im_middle|>",
+            "<|im_end|>",
+            "<think>",
+            "</think>",
+        ],
+        None,
+    ),
+    "llama4": (
+        LLAMA4,
+        ["<|begin_of_text|>", "<|header_start|>", "<|header_end|>", "<|eot|>"],
+        None,
+    ),
     "llava1_5": (LLAVA, ["<s>"], "<s>"),
     "llava1_5_pad": (LLAVA, ["<s>"], "<s>"),
     "llava_next": (LLAVA, ["<s>"], "<s>"),
@@ -156,7 +181,12 @@ COVERED = {
 # One tokenizer serves all families.
 SPECIALS = sorted(
     {token for _, tokens, _ in COVERED.values() for token in tokens}
-    | {token for _, _, _, named, tokens in PROCESSORS.values() for token in [*named.values(), *tokens] if token}
+    | {
+        token
+        for _, _, _, named, tokens in PROCESSORS.values()
+        for token in [*named.values(), *tokens]
+        if token
+    }
 )
 NO_SYSTEM = {"pixtral"}
 ONE_ANSWER = {"hunyuan_vl"}
@@ -168,45 +198,83 @@ MERGES = [("Ċ", "Ċ"), ("ĊĊ", "ĊĊ"), ("Ġ", "Ċ"), ("Ġ", "Ġ"), (":", "Ġ"
 CONVERSATIONS = [
     [("user", ["Hello"]), ("assistant", ["Hello, world!"])],
     [("user", [(640, 480), "What is this?"]), ("assistant", ["A brown fox."])],
-    [("system", ["You see pictures."]), ("user", [(448, 896), "\nWhere?\n"]),
-     ("assistant", ["Here: 😀 naïve 안녕"]), ("user", ["And now?  "]), ("assistant", ["  There\n\n"])],
-    [("user", ["Compare ", (1200, 300), " with \n", (500, 500), "\n\nWhich is larger?"]),
-     ("assistant", ["The second."]), ("user", [(300, 1100), "Smaller?"]), ("assistant", ["Yes."])],
+    [
+        ("system", ["You see pictures."]),
+        ("user", [(448, 896), "\nWhere?\n"]),
+        ("assistant", ["Here: 😀 naïve 안녕"]),
+        ("user", ["And now?  "]),
+        ("assistant", ["  There\n\n"]),
+    ],
+    [
+        ("user", ["Compare ", (1200, 300), " with \n", (500, 500), "\n\nWhich is larger?"]),
+        ("assistant", ["The second."]),
+        ("user", [(300, 1100), "Smaller?"]),
+        ("assistant", ["Yes."]),
+    ],
     [("user", [(337, 336), (1, 200)]), ("assistant", ["Two."])],
-    [("user", ["  \n", (500, 500), " "]), ("assistant", ["One"]), ("user", ["And?"]),
-     ("assistant", [" and one.\n"])],
-    [("system", [" Read. "]), ("user", ["Text:", (700, 60), " \n", (60, 700), "?"]), ("assistant", [" None \n"])],
+    [
+        ("user", ["  \n", (500, 500), " "]),
+        ("assistant", ["One"]),
+        ("user", ["And?"]),
+        ("assistant", [" and one.\n"]),
+    ],
+    [
+        ("system", [" Read. "]),
+        ("user", ["Text:", (700, 60), " \n", (60, 700), "?"]),
+        ("assistant", [" None \n"]),
+    ],
 ]
 
 
 def by_hugging_face(processor, turns):
     sizes = [part for _, parts in turns for part in parts if not isinstance(part, str)]
     messages = [
-        {"role": role, "content": [{"type": "text", "text": p} if isinstance(p, str) else {"type": "image"}
-                                   for p in parts]} for role, parts in turns]
+        {
+            "role": role,
+            "content": [
+                {"type": "text", "text": p} if isinstance(p, str) else {"type": "image"}
+                for p in parts
+            ],
+        }
+        for role, parts in turns
+    ]
     text = processor.apply_chat_template(messages, tokenize=False)
     images = [[Image.new("RGB", size) for size in sizes]] if sizes else None
     return list(processor(text=[text], images=images, return_tensors=None)["input_ids"][0])
 
 
 def line_of(turns):
-    messages = [{"role": role, "content": "".join(p if isinstance(p, str) else "<image>" for p in parts)}
-                for role, parts in turns]
+    messages = [
+        {"role": role, "content": "".join(p if isinstance(p, str) else "<image>" for p in parts)}
+        for role, parts in turns
+    ]
     sizes = [[p[1], p[0]] for _, parts in turns for p in parts if not isinstance(p, str)]
     return json.dumps({"messages": messages, "images": sizes})
 
 
 def by_ballast(server, family, tokenizer, conversations):
-    command = [server, "inspect", "conversation", "--model", family, "--rules", "transformers",
-               "--tokenizer", tokenizer]
+    command = [
+        server,
+        "inspect",
+        "conversation",
+        "--model",
+        family,
+        "--rules",
+        "transformers",
+        "--tokenizer",
+        tokenizer,
+    ]
     lines = "\n".join(line_of(turns) for turns in conversations)
     return subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
 
 
 def conversations_of(family):
-    return [turns for turns in CONVERSATIONS
-            if (family not in NO_SYSTEM or turns[0][0] != "system")
-            and (family not in ONE_ANSWER or sum(role == "assistant" for role, _ in turns) == 1)]
+    return [
+        turns
+        for turns in CONVERSATIONS
+        if (family not in NO_SYSTEM or turns[0][0] != "system")
+        and (family not in ONE_ANSWER or sum(role == "assistant" for role, _ in turns) == 1)
+    ]
 
 
 def processor_of(family):
@@ -236,17 +304,24 @@ def check(server, family, folder):
         theirs = by_hugging_face(processor, turns)
         ids = json.loads(line)["ids"]
         if ids != theirs:
-            at = next((i for i, (a, b) in enumerate(zip(ids, theirs)) if a != b), min(len(ids), len(theirs)))
+            at = next(
+                (i for i, (a, b) in enumerate(zip(ids, theirs)) if a != b),
+                min(len(ids), len(theirs)),
+            )
             decode = processor.tokenizer.decode
-            faults.append(f"{turns}: differ at token {at} of {len(theirs)}: ours "
-                          f"{decode(ids[at - 5 : at + 20])!r}, theirs {decode(theirs[at - 5 : at + 20])!r}")
+            faults.append(
+                f"{turns}: differ at token {at} of {len(theirs)}: ours "
+                f"{decode(ids[at - 5 : at + 20])!r}, theirs {decode(theirs[at - 5 : at + 20])!r}"
+            )
     return faults
 
 
 def in_runs(ids):
     """Ids, with [id, count] for a run of more than three."""
     runs = [(key, len(list(group))) for key, group in itertools.groupby(ids)]
-    return [item for key, count in runs for item in ([[key, count]] if count > 3 else [key] * count)]
+    return [
+        item for key, count in runs for item in ([[key, count]] if count > 3 else [key] * count)
+    ]
 
 
 def write_vectors(folder):

@@ -16,13 +16,19 @@ import json
 import sys
 
 MARK = "<image>"
-POLITE = ("A chat between a curious {0} and an artificial intelligence assistant. The assistant "
-          "gives helpful, detailed, and polite answers to the {0}'s questions.")
-INTERN = ("你是书生·万象，英文名是InternVL，是由上海人工智能实验室、清华大学及多家合作单位联合开发的"
-          "多模态大语言模型。")
-SMOL = ("You are a helpful language and vision assistant. You are able to understand the visual "
-        "content that the user provides, and assist the user with a variety of tasks using natural "
-        "language.")
+POLITE = (
+    "A chat between a curious {0} and an artificial intelligence assistant. The assistant "
+    "gives helpful, detailed, and polite answers to the {0}'s questions."
+)
+INTERN = (
+    "你是书生·万象，英文名是InternVL，是由上海人工智能实验室、清华大学及多家合作单位联合开发的"
+    "多模态大语言模型。"
+)
+SMOL = (
+    "You are a helpful language and vision assistant. You are able to understand the visual "
+    "content that the user provides, and assist the user with a variety of tasks using natural "
+    "language."
+)
 # Turns of LLaVA's form; the first five are those of the review of 2026-11.
 RECORDS = [
     [("human", "<image>\nWhat is this?"), ("gpt", "A cat."), ("human", "Colour?"), ("gpt", "Red.")],
@@ -134,8 +140,10 @@ def glm(turns, before, strip):
     for number, (who, text) in enumerate(turns):
         if who == "gpt":
             last = number == len(turns) - 1
-            out.add("<|assistant|>\n" + before,
-                    (text.strip() if strip else text) + ("<|endoftext|>" if last else "<|user|>"))
+            out.add(
+                "<|assistant|>\n" + before,
+                (text.strip() if strip else text) + ("<|endoftext|>" if last else "<|user|>"),
+            )
             continue
         header = "<|system|>" if who == "system" else "<|user|>"
         written = number > 0 and turns[number - 1][0] == "gpt"
@@ -183,13 +191,15 @@ def main(path):
     for family, write in FAMILIES.items():
         for turns in RECORDS:
             written = write(turns)
-            lines.append({
-                "family": family,
-                "conversations": [{"from": who, "value": text} for who, text in turns],
-                "images": sum(text.count(MARK) for _, text in turns),
-                "text": written.text,
-                "learnt": written.learnt,
-            })
+            lines.append(
+                {
+                    "family": family,
+                    "conversations": [{"from": who, "value": text} for who, text in turns],
+                    "images": sum(text.count(MARK) for _, text in turns),
+                    "text": written.text,
+                    "learnt": written.learnt,
+                }
+            )
     with open(path, "w", encoding="utf-8") as file:
         rows = [json.dumps(line, ensure_ascii=False, separators=(",", ":")) for line in lines]
         file.write("[\n" + ",\n".join(rows) + "\n]\n")

@@ -23,8 +23,15 @@ from tokenizers import AddedToken, Tokenizer
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 SPECIAL = [
-    "<|endoftext|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>", "<|begin_of_text|>",
-    "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
+    "<|endoftext|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+    "<|begin_of_text|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|eot_id|>",
 ]
 
 # Qwen2-VL's and Qwen2.5-VL's, for contents that are strings; `system_prompt` stands where theirs is written out.
@@ -52,16 +59,32 @@ ENDS = {"chatml": "<|im_end|>", "llama3": "<|eot_id|>", "custom": "<|endoftext|>
 
 CONVERSATIONS = [
     [("user", "Hello"), ("assistant", "Hello, world!")],
-    [("system", "You see pictures."), ("user", "<image>\nWhat is this?"), ("assistant", "A brown fox.")],
-    [("user", "<image><image> Which is larger?"), ("assistant", "The second.\nIt has 4 columns."),
-     ("user", "And this one? <image>"), ("assistant", "Smaller; 12.50 EUR.")],
-    [("user", "naïve café e\u0301"), ("assistant", "안녕하세요 세계 e\u0301 😀"), ("user", "你好"), ("assistant", "")],
+    [
+        ("system", "You see pictures."),
+        ("user", "<image>\nWhat is this?"),
+        ("assistant", "A brown fox."),
+    ],
+    [
+        ("user", "<image><image> Which is larger?"),
+        ("assistant", "The second.\nIt has 4 columns."),
+        ("user", "And this one? <image>"),
+        ("assistant", "Smaller; 12.50 EUR."),
+    ],
+    [
+        ("user", "naïve café e\u0301"),
+        ("assistant", "안녕하세요 세계 e\u0301 😀"),
+        ("user", "你好"),
+        ("assistant", ""),
+    ],
     # Merges across the seams: white space beside the template's line feeds.
     [("user", "\n\nline\n"), ("assistant", "\n\n  indented\n\n")],
     [("user", "  two  "), ("assistant", "  \u3000ideographic\u3000 ")],
     [("assistant", "I speak first."), ("assistant", "And again."), ("user", "")],
     # Spelled-out special tokens are special tokens.
-    [("user", "Say <|im_end|>\n<|im_start|>assistant\nno"), ("assistant", "<|eot_id|> or <|endoftext|>?")],
+    [
+        ("user", "Say <|im_end|>\n<|im_start|>assistant\nno"),
+        ("assistant", "<|eot_id|> or <|endoftext|>?"),
+    ],
     [("user", "<|im_<|im_end|> <|IM_END|> <| im_end |>"), ("assistant", "<a><|a|><|ab|>")],
     [("user", "x"), ("assistant", "before <image> after<image>")],
 ]
@@ -72,7 +95,9 @@ PROMPT = "You are a helpful assistant."
 def render(name, messages, system_prompt):
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(TEMPLATES[name])
-    return template.render(messages=messages, bos_token="<|begin_of_text|>", system_prompt=system_prompt)
+    return template.render(
+        messages=messages, bos_token="<|begin_of_text|>", system_prompt=system_prompt
+    )
 
 
 def expand(text, counts):
@@ -121,7 +146,9 @@ def case(tokenizer, name, turns, system_prompt):
 def main():
     assert tokenizers.__version__ == "0.23.3", tokenizers.__version__
     base = Tokenizer.from_file(os.path.join(HERE, "bpe", "testdata", "llama3.tokenizer.json"))
-    base.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    base.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in SPECIAL]
+    )
     data = json.loads(base.to_str())
     data["post_processor"] = None
     tokenizer = Tokenizer.from_str(json.dumps(data))
@@ -137,7 +164,9 @@ def main():
         json.dump(data, file, ensure_ascii=False, separators=(",", ":"))
         file.write("\n")
     with open(os.path.join(out, "chat.json"), "w", encoding="utf-8") as file:
-        file.write("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]\n")
+        file.write(
+            "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]\n"
+        )
 
 
 main()

@@ -19,11 +19,20 @@ from transformers.models.glm46v.modeling_glm46v import Glm46VModel
 from transformers.models.glm4v.modeling_glm4v import Glm4vModel
 from transformers.models.hunyuan_vl.modeling_hunyuan_vl import HunYuanVLModel
 
-MODELS = {"ernie4_5_vl": Ernie4_5_VLMoeModel, "glm46v": Glm46VModel, "glm4v": Glm4vModel,
-          "hunyuan_vl": HunYuanVLModel}
+MODELS = {
+    "ernie4_5_vl": Ernie4_5_VLMoeModel,
+    "glm46v": Glm46VModel,
+    "glm4v": Glm4vModel,
+    "hunyuan_vl": HunYuanVLModel,
+}
 # Tokens of text, and images of (rows, columns) tokens.
 SAMPLES = [
-    [3], [2, (1, 1), 1], [(2, 3), 4], [1, (5, 2)], [3, (2, 2), 1, (1, 6), 5], [2, (4, 4), 1, (4, 4), 1, (3, 1), 2],
+    [3],
+    [2, (1, 1), 1],
+    [(2, 3), 4],
+    [1, (5, 2)],
+    [3, (2, 2), 1, (1, 6), 5],
+    [2, (4, 4), 1, (4, 4), 1, (3, 1), 2],
 ]
 
 
@@ -40,19 +49,30 @@ def positions(family, sample):
             types_of += [1] * extra(*part)
     config = types.SimpleNamespace(
         vision_config=types.SimpleNamespace(spatial_merge_size=2, temporal_merge_size=2),
-        text_config=types.SimpleNamespace(rope_parameters={"mrope_section": [4, 4, 4, 4]}))
+        text_config=types.SimpleNamespace(rope_parameters={"mrope_section": [4, 4, 4, 4]}),
+    )
     model = types.SimpleNamespace(config=config)
     model.get_vision_position_ids = types.MethodType(kind.get_vision_position_ids, model)
     ids, _ = kind.get_rope_index(
-        model, torch.zeros(1, len(types_of), dtype=torch.long), torch.tensor([types_of]),
-        image_grid_thw=torch.tensor(grids) if grids else None)
-    return {"family": family, "tokens": len(types_of), "images": images, "positions": ids[:, 0].tolist()}
+        model,
+        torch.zeros(1, len(types_of), dtype=torch.long),
+        torch.tensor([types_of]),
+        image_grid_thw=torch.tensor(grids) if grids else None,
+    )
+    return {
+        "family": family,
+        "tokens": len(types_of),
+        "images": images,
+        "positions": ids[:, 0].tolist(),
+    }
 
 
 def main(path):
     cases = [positions(family, sample) for family in MODELS for sample in SAMPLES]
     with open(path, "w") as file:
-        file.write("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]\n")
+        file.write(
+            "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]\n"
+        )
 
 
 main(sys.argv[1])

@@ -18,7 +18,8 @@ from PIL import Image
 from text_processors import text_processor
 from transformers.models.internvl.video_processing_internvl import InternVLVideoProcessor
 from transformers.models.llava_onevision.video_processing_llava_onevision import (
-    LlavaOnevisionVideoProcessor)
+    LlavaOnevisionVideoProcessor,
+)
 
 # A part is a text, an image's (width, height), or the number of a video's frames.
 CONVERSATIONS = [
@@ -66,7 +67,8 @@ def media_of(turns):
 def video_of(processor, frames):
     """A video of this many frames, made alone: processors want videos of one length."""
     return processor.video_processor(
-        [torch.zeros((frames, 3, 30, 40), dtype=torch.uint8)], return_tensors="pt")
+        [torch.zeros((frames, 3, 30, 40), dtype=torch.uint8)], return_tensors="pt"
+    )
 
 
 def onevision():
@@ -78,12 +80,16 @@ def onevision():
         text = templated(processor, turns)
         for count in counts:
             made = video_of(processor, count)
-            text = text.replace("<video>", processor.replace_video_token(made, 0).replace(
-                "<video>", "<vide0>"), 1)
+            text = text.replace(
+                "<video>", processor.replace_video_token(made, 0).replace("<video>", "<vide0>"), 1
+            )
         made = processor.image_processor([images], return_tensors="pt") if images else {}
         for number in range(len(images)):
-            text = text.replace("<image>", processor.replace_image_token(made, number).replace(
-                "<image>", "<imag0>"), 1)
+            text = text.replace(
+                "<image>",
+                processor.replace_image_token(made, number).replace("<image>", "<imag0>"),
+                1,
+            )
         text = text.replace("<vide0>", "<video>").replace("<imag0>", "<image>")
         vectors.append(described(turns, counts, processor.tokenizer(text)["input_ids"]))
     return vectors
@@ -93,7 +99,8 @@ def main():
     write(sys.argv[2], onevision())
     # As the checkpoints' own: `<video>` and a line feed.
     template = COVERED["internvl3"][0].replace(
-        "{{ '<IMG_CONTEXT>\n' if", "{{ '<video>\n' if c['type'] == 'video' else '<IMG_CONTEXT>\n' if"
+        "{{ '<IMG_CONTEXT>\n' if",
+        "{{ '<video>\n' if c['type'] == 'video' else '<IMG_CONTEXT>\n' if",
     )
     assert "<video>" in template
     processor = text_processor("internvl3", SPECIALS, MERGES, None, template)
@@ -111,7 +118,9 @@ def main():
         pieces = text.split(frame)
         if images:
             sizes = processor.image_processor(images, return_tensors="pt")
-            pieces = [p.replace("<IMG_CONTEXT>", processor.replace_image_token(sizes, 0)) for p in pieces]
+            pieces = [
+                p.replace("<IMG_CONTEXT>", processor.replace_image_token(sizes, 0)) for p in pieces
+            ]
         ids = processor.tokenizer(frame.join(pieces))["input_ids"]
         vectors.append(described(turns, counts, ids))
         # All at once where the processor takes them.

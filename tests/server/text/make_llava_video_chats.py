@@ -84,8 +84,9 @@ def main(path):
             line["ids"] = ids_of([(who, moved(text)) for who, text in turns], tokenizer, 730)
         else:
             times = [i * 1.337 for i in range(frames)]
-            line.update(frames=frames, length=frames * 1.337 if tells else 0,
-                        times=times if tells else [])
+            line.update(
+                frames=frames, length=frames * 1.337 if tells else 0, times=times if tells else []
+            )
             if tells:
                 turns = with_times(turns, line["length"], times)
             turns = [(who, moved(text)) for who, text in turns]

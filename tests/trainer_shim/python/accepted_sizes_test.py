@@ -76,12 +76,15 @@ class AcceptedSizesTest(tools.ToolTest):
         torch.set_num_threads(1)
         family_models.VISION["num_hidden_layers"] = 1
         AttentionInterface.register(
-            "values", lambda module, query, key, value, *_, **__: (value.transpose(1, 2), None))
+            "values", lambda module, query, key, value, *_, **__: (value.transpose(1, 2), None)
+        )
         AttentionMaskInterface.register("values", lambda *_, **__: None)
         cls.pictures = cls.until_class_ends(tempfile.TemporaryDirectory())
         for width, height in {size for sizes in samples() for size in sizes}:
             picture = Image.new("RGB", (width, height), (9, 99, 199))
-            picture.save(os.path.join(cls.pictures, "%dx%d.png" % (width, height)), compress_level=1)
+            picture.save(
+                os.path.join(cls.pictures, "%dx%d.png" % (width, height)), compress_level=1
+            )
 
     def write_samples(self, family):
         """The tokenizer, and conversations over the pictures; the model's processor."""
@@ -95,8 +98,17 @@ class AcceptedSizesTest(tools.ToolTest):
         for images in samples():
             names = ["%dx%d.png" % size for size in images]
             text = "<image>" * len(images) + "What?"
-            lines.append(json.dumps({"images": names, "messages": [
-                {"role": "user", "content": text}, {"role": "assistant", "content": "A."}]}))
+            lines.append(
+                json.dumps(
+                    {
+                        "images": names,
+                        "messages": [
+                            {"role": "user", "content": text},
+                            {"role": "assistant", "content": "A."},
+                        ],
+                    }
+                )
+            )
         self.write(os.path.join(family, "chat.jsonl"), "\n".join(lines) + "\n")
         return processor
 
@@ -114,9 +126,19 @@ class AcceptedSizesTest(tools.ToolTest):
             model = family_models.model_of(family, processor, rules, "values")
             adapter = Family(model.config)
             seen = 0
-            with self.server(config, f"unix:{self.folder}/{family[:16]}{rules[0]}.sock") as (address,):
-                with ballast.Loader(address, dp_rank=0, device="cpu", pixel_type="float32",
-                                    steps=len(samples()) // 4) as loader, torch.no_grad():
+            with self.server(config, f"unix:{self.folder}/{family[:16]}{rules[0]}.sock") as (
+                address,
+            ):
+                with (
+                    ballast.Loader(
+                        address,
+                        dp_rank=0,
+                        device="cpu",
+                        pixel_type="float32",
+                        steps=len(samples()) // 4,
+                    ) as loader,
+                    torch.no_grad(),
+                ):
                     for batch in loader:
                         for sample in adapter.unpacked(batch):
                             sample.pop("labels")
@@ -124,7 +146,9 @@ class AcceptedSizesTest(tools.ToolTest):
                                 model(**sample, logits_to_keep=1)
                             except ValueError as error:
                                 sizes = samples()[batch.samples[seen % 4].ordinal]
-                                raise AssertionError(f"{family}, {rules}, {sizes}: {error}") from error
+                                raise AssertionError(
+                                    f"{family}, {rules}, {sizes}: {error}"
+                                ) from error
                             seen += 1
             self.assertEqual(seen, len(samples()) // 4 * 4)
 

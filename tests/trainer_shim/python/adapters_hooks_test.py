@@ -561,9 +561,7 @@ class BridgeIteratorsTest(unittest.TestCase):
         for iterator in self.build():
             self.assertFalse(hasattr(iterator.iterable, "save_state"))
             self.assertFalse(hasattr(iterator.iterable, "restore_state"))
-        with self.assertRaisesRegex(
-            FailedPrecondition, "dataloader_save: found '/x'; wanted none"
-        ):
+        with self.assertRaisesRegex(FailedPrecondition, "dataloader_save: found '/x'; wanted none"):
             self.build(self.cfg({"megatron_mimo_scalable_dp": True, "dataloader_save": "/x"}))
         for none in (None, ""):
             self.build(self.cfg({"megatron_mimo_scalable_dp": True, "dataloader_save": none}))

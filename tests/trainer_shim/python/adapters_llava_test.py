@@ -69,10 +69,13 @@ class LlavaTest(unittest.TestCase):
         given = self.given()
         wanted = [[7, -200, 8, -200, 9], [1, 2, 3, 6, 6], [-200, 4, 6, 6, 6]]
         inputs = megatron_llava.padded_inputs(
-            given, image_token=self.IMAGE, tokens_per_tile=3, pad=6)
+            given, image_token=self.IMAGE, tokens_per_tile=3, pad=6
+        )
         self.assertEqual(inputs["input_ids"].tolist(), wanted)
-        self.assertEqual(inputs["labels"].tolist(),
-                         [[-100, 8, -100, 9, -100], [2, 3, -100, -100, -100], [4, -100, -100, -100, -100]])
+        self.assertEqual(
+            inputs["labels"].tolist(),
+            [[-100, 8, -100, 9, -100], [2, 3, -100, -100, -100], [4, -100, -100, -100, -100]],
+        )
         self.assertEqual(inputs["loss_mask"].sum(), given["loss_mask"].sum())
         self.assertIsNone(inputs["packed_seq_params"])
         rows = padded.rows(given, pad=6)
@@ -88,7 +91,8 @@ class LlavaTest(unittest.TestCase):
         ):
             with self.assertRaisesRegex(InvalidArgument, said):
                 megatron_llava.forward_inputs(
-                    self.given(), image_token=self.IMAGE, tokens_per_tile=tokens)
+                    self.given(), image_token=self.IMAGE, tokens_per_tile=tokens
+                )
         given = self.given()
         given["position_ids"] = numpy.stack([given["position_ids"]] * 3)
         with self.assertRaisesRegex(InvalidArgument, "position_ids: found 3 axes"):

@@ -438,7 +438,9 @@ class PaddedTest(unittest.TestCase):
                 packed = given[key][0, begin : begin + length].tolist()
                 self.assertEqual(rows[key][i].tolist(), packed + [fill] * (width - length))
         self.assertEqual(rows["position_ids"].shape, (3, 3, width))
-        self.assertEqual(rows["position_ids"][1, 0].tolist(), [1000, 1001, 1002, 1003, 1004, 0, 0, 0])
+        self.assertEqual(
+            rows["position_ids"][1, 0].tolist(), [1000, 1001, 1002, 1003, 1004, 0, 0, 0]
+        )
         self.assertEqual(rows["attention_mask"].sum(1).tolist(), LENGTHS)
 
     def test_width(self):
@@ -514,9 +516,7 @@ class VlmTest(unittest.TestCase):
         }
         inputs = bridge_vlm.Vlm(FakeLoader(), "qwen2_5_vl")(batch_of(values))
         self.assertIsNone(inputs["visual_inputs"].pixel_values)
-        self.assertEqual(
-            inputs["visual_inputs"].image_grid_thw.tolist(), [[1, 4, 6], [1, 8, 2]]
-        )
+        self.assertEqual(inputs["visual_inputs"].image_grid_thw.tolist(), [[1, 4, 6], [1, 8, 2]])
         # Qwen3-VL takes the positions themselves.
         inputs = bridge_vlm.Vlm(FakeLoader(), "qwen3_vl")(batch_of(values))
         self.assertIsNone(inputs["visual_inputs"])
@@ -541,9 +541,7 @@ class VlmTest(unittest.TestCase):
         values = {"input_ids": ids, "position_ids": positions, "max_seqlen": 5,
                   "attention_mask": numpy.ones((2, 5), bool)}  # fmt: skip
         inputs = bridge_vlm.Vlm(FakeLoader(), "qwen2_5_vl")(batch_of(values))
-        self.assertEqual(
-            inputs["visual_inputs"].image_grid_thw.tolist(), [[1, 4, 2], [1, 2, 2]]
-        )
+        self.assertEqual(inputs["visual_inputs"].image_grid_thw.tolist(), [[1, 4, 2], [1, 2, 2]])
 
     def test_videos(self):
         given = whole()
@@ -667,7 +665,9 @@ class MegatronLmTest(unittest.TestCase):
     def test_text_of_images_without_them_is_refused(self):
         given = text()
         given.totals = types.SimpleNamespace(images=3, videos=0)
-        with self.assertRaisesRegex(FailedPrecondition, "3 images and 0 videos without their pixels"):
+        with self.assertRaisesRegex(
+            FailedPrecondition, "3 images and 0 videos without their pixels"
+        ):
             megatron_lm.batch_list(given)
 
     def test_tensors_only(self):

@@ -82,9 +82,11 @@ class ResumeTest(tools.CorpusTest):
     def test_image_tokens_of_language_peers(self):
         address = self.addresses[(1, 2)]
         options = {"device": "cpu", "array": "numpy", "steps": STEPS, "max_batches_held": 64}
-        with ballast.Loader(address, "vision", **options) as vision, ballast.Loader(
-            address, "language", dp_rank=0, **options
-        ) as first, ballast.Loader(address, "language", dp_rank=1, **options) as second:
+        with (
+            ballast.Loader(address, "vision", **options) as vision,
+            ballast.Loader(address, "language", dp_rank=0, **options) as first,
+            ballast.Loader(address, "language", dp_rank=1, **options) as second,
+        ):
             job = dict(vision.job, colocated=False)
             image = job["model"]["token_ids"]["image"]
             stand_in = types.SimpleNamespace(job=job, keep_schedules=vision.keep_schedules)
@@ -109,9 +111,12 @@ class ResumeTest(tools.CorpusTest):
             ((1, 2), {"vision": 0, "language": 0}, False),
             ((1, 2), {"vision": 0, "language": 1}, False),
         ):
-            with self.subTest(sizes=sizes, ranks=ranks), ballast.Loader(
-                self.addresses[sizes], dp_rank=ranks, device="cpu", array="numpy", steps=1
-            ) as loader:
+            with (
+                self.subTest(sizes=sizes, ranks=ranks),
+                ballast.Loader(
+                    self.addresses[sizes], dp_rank=ranks, device="cpu", array="numpy", steps=1
+                ) as loader,
+            ):
                 batch = next(loader)
                 rows = numpy.zeros((4, 1))
 
@@ -124,7 +129,8 @@ class ResumeTest(tools.CorpusTest):
                         continue
                     with self.assertRaisesRegex(
                         ballast.FailedPrecondition,
-                        r"vision rank %d\).*language rank %d\).*same dp_rank" % tuple(ranks.values()),
+                        r"vision rank %d\).*language rank %d\).*same dp_rank"
+                        % tuple(ranks.values()),
                     ):
                         take(batch)
 

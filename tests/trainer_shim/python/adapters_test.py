@@ -137,7 +137,9 @@ class CoreTest(unittest.TestCase):
 
     def test_get_batch_zeroes_padding(self):
         given = batch()
-        tokens, labels, loss_mask, attention, positions, params, mask = megatron_core.get_batch(given)
+        tokens, labels, loss_mask, attention, positions, params, mask = megatron_core.get_batch(
+            given
+        )
         self.assertIsNone(attention)
         self.assertEqual(mask.shape, (1, TOTAL))
         self.assertEqual(int(mask.sum()), TOTAL - sum(LENGTHS))
@@ -300,8 +302,14 @@ class HuggingFaceTest(unittest.TestCase):
         cut = batch()
         for key in ("input_ids", "labels", "position_ids"):
             cut[key] = cut[key][..., : TOTAL // 2]
-        for call in (huggingface.packed, huggingface.padded, lambda b: huggingface.unpacked(b, [1, 0, 2])):
-            with self.assertRaisesRegex(FailedPrecondition, "10 of 20 tokens, cut for a context rank"):
+        for call in (
+            huggingface.packed,
+            huggingface.padded,
+            lambda b: huggingface.unpacked(b, [1, 0, 2]),
+        ):
+            with self.assertRaisesRegex(
+                FailedPrecondition, "10 of 20 tokens, cut for a context rank"
+            ):
                 call(cut)
 
     def test_one_axis_of_positions(self):
@@ -354,7 +362,9 @@ class HuggingFaceTest(unittest.TestCase):
             self.assertEqual(inputs["attention_mask"][i].tolist(), [j < length for j in range(8)])
             # labels[j] is for token j itself; a sample's first token has none.
             supervised = [token(i, j) for j in range(1, length)]
-            self.assertEqual(inputs["labels"][i].tolist(), [-100, *supervised] + [-100] * (8 - length))
+            self.assertEqual(
+                inputs["labels"][i].tolist(), [-100, *supervised] + [-100] * (8 - length)
+            )
 
     def test_dummy_image_is_a_sample_after_the_others(self):
         given = ballast.Batch()

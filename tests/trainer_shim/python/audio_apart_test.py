@@ -112,7 +112,9 @@ if torch is not None:
             found = [self.audio(batch["input_features"][:0].double())]
             begins = batch["audio_cu_rows"].tolist()
             for begin, frames in zip(begins, batch["audio_feature_lengths"].tolist()):
-                rows = torch.tanh(self.audio(batch["input_features"][begin : begin + frames].double()))
+                rows = torch.tanh(
+                    self.audio(batch["input_features"][begin : begin + frames].double())
+                )
                 tokens = ((frames - 1) // 2 + 1 - 2) // 2 + 1
                 found += [part.sum(0, keepdim=True) for part in rows.tensor_split(tokens)]
             return torch.cat(found)

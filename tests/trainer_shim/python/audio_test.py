@@ -75,7 +75,9 @@ def make_film(path, seed, frames, rate):
 
 def png(pixels):
     def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     height, width, _ = pixels.shape
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)

@@ -51,9 +51,7 @@ class EmbeddingsApartTest(tools.ToolTest):
         text = split_job.CONFIG % (
             images, "qwen2_5_vl", 3 * micro, micro, "split" if apart else "paired", delivery, "true",
         )  # fmt: skip
-        text = text.replace(
-            "topology: {modules: {vision: {dp: 4}, language: {dp: 4}}}", topology
-        )
+        text = text.replace("topology: {modules: {vision: {dp: 4}, language: {dp: 4}}}", topology)
         self.assertIn(topology, text)
         config = self.write(name + ".yaml", text)
         folder = self.path(name)
@@ -192,12 +190,15 @@ def run_refused(rank, folder):
     if rank == 0:
         refuses(first, "wanted ballast.ModuleGroups", lambda: exchange(rows, vision(0)))
         refuses(first, "step 7 micro-batch 2 after", lambda: exchange(rows, vision(2), groups))
-        refuses(second, "dp 2", lambda: exchange(
-            rows, Given(0, embedding_send_host=[1, 1]), groups))
-        refuses(second, "without its step", lambda: exchange(
-            rows, {"embedding_send_host": torch.tensor([2])}, groups))
-        refuses(second, "rank 0 is not data-parallel rank", lambda: exchange(
-            none, text(0), groups))
+        refuses(
+            second, "dp 2", lambda: exchange(rows, Given(0, embedding_send_host=[1, 1]), groups)
+        )
+        refuses(
+            second,
+            "without its step",
+            lambda: exchange(rows, {"embedding_send_host": torch.tensor([2])}, groups),
+        )
+        refuses(second, "rank 0 is not data-parallel rank", lambda: exchange(none, text(0), groups))
         refuses(first, "found ModuleGroups; wanted none", lambda: exchange(rows, {}, groups))
         refuses(second, "found 1 rows; wanted 2", lambda: exchange(rows[:1], vision(0), groups))
         both = dict(embedding_send_host=[2], embedding_receive_host=[2], embedding_order=[0, 1])
@@ -205,8 +206,11 @@ def run_refused(rank, folder):
         refuses(second, "no rank twice", lambda: ballast.ModuleGroups([0, 1], [1]))
         sent = [exchange(rows, vision(number), groups) for number in range(4)]
         # A backward pass out of turn, as one pass over the sum of losses would be.
-        refuses(first, "backward pass of step 7 micro-batch 1; wanted step 7 micro-batch 0",
-                lambda: sent[1].sum().backward())
+        refuses(
+            first,
+            "backward pass of step 7 micro-batch 1; wanted step 7 micro-batch 0",
+            lambda: sent[1].sum().backward(),
+        )
         sent[0].sum().backward()
         assert rows.grad.tolist() == [[1, 1], [2, 2]], rows.grad
     else:

@@ -31,10 +31,14 @@ class EncodersTest(unittest.TestCase):
         from image_processors import drawn, image_processor
 
         torch.manual_seed(3)
-        model = transformers.Siglip2VisionModel(transformers.Siglip2VisionConfig(
-            **SMALL, intermediate_size=32, patch_size=16, num_patches=256)).eval()
+        model = transformers.Siglip2VisionModel(
+            transformers.Siglip2VisionConfig(
+                **SMALL, intermediate_size=32, patch_size=16, num_patches=256
+            )
+        ).eval()
         made = image_processor("siglip2", "torchvision")(
-            [drawn(*size) for size in SIZES], return_tensors="pt")
+            [drawn(*size) for size in SIZES], return_tensors="pt"
+        )
         shapes = made["spatial_shapes"].long()
         batch = {
             "pixel_values": made["pixel_values"],
@@ -56,9 +60,17 @@ class EncodersTest(unittest.TestCase):
         import transformers
 
         torch.manual_seed(3)
-        model = transformers.RadioModel(transformers.RadioConfig(
-            **SMALL, mlp_ratio=2.0, image_size=64, max_img_size=128, num_cls_tokens=1,
-            num_registers=1, summary_idxs=[0])).eval()
+        model = transformers.RadioModel(
+            transformers.RadioConfig(
+                **SMALL,
+                mlp_ratio=2.0,
+                image_size=64,
+                max_img_size=128,
+                num_cls_tokens=1,
+                num_registers=1,
+                summary_idxs=[0],
+            )
+        ).eval()
         images = [torch.rand(1, 3, h, w) for h, w in ((32, 48), (64, 16), (16, 16))]
         patches, grids = [], []
         for image in images:
@@ -75,11 +87,15 @@ class EncodersTest(unittest.TestCase):
             made = model(**huggingface_encoders.inputs(batch, model.config))
             wanted = [model(image) for image in images]
         torch.testing.assert_close(
-            made.summary.reshape(3, -1), torch.cat([w.summary for w in wanted]).reshape(3, -1),
-            rtol=1e-5, atol=1e-5)
+            made.summary.reshape(3, -1),
+            torch.cat([w.summary for w in wanted]).reshape(3, -1),
+            rtol=1e-5,
+            atol=1e-5,
+        )
         features = torch.cat([w.features[0] for w in wanted])
         torch.testing.assert_close(
-            made.features.reshape(features.shape), features, rtol=1e-5, atol=1e-5)
+            made.features.reshape(features.shape), features, rtol=1e-5, atol=1e-5
+        )
 
 
 class RefusalTest(unittest.TestCase):

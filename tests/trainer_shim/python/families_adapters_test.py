@@ -23,7 +23,15 @@ CONVERSATIONS = [
 ]  # fmt: skip
 ALIGN = 4
 #: Families whose models take patches.
-PATCHES = ("ernie4_5_vl", "gemma4", "gemma4_blocks", "glm4v", "hunyuan_vl", "kimi_k25", "minicpmv4_6")
+PATCHES = (
+    "ernie4_5_vl",
+    "gemma4",
+    "gemma4_blocks",
+    "glm4v",
+    "hunyuan_vl",
+    "kimi_k25",
+    "minicpmv4_6",
+)
 #: Why a family's model takes no packed row.
 NOT_PACKED = {
     "gemma3": "mixes up the images", "gemma3_pan_and_scan": "mixes up the images",
@@ -82,7 +90,8 @@ def positions_of(model, inputs, placeholder):
     if model.config.model_type not in ("ernie4_5_vl_moe", "glm4v", "hunyuan_vl"):
         return torch.arange(ids.shape[1])[None]
     return model.model.get_rope_index(
-        ids, (ids == placeholder).int(), inputs.get("image_grid_thw"))[0][:, 0]
+        ids, (ids == placeholder).int(), inputs.get("image_grid_thw")
+    )[0][:, 0]
 
 
 def batch_of(family, inputs_of_samples, labels, positions):
@@ -164,15 +173,18 @@ class LossTest(unittest.TestCase):
         torch.set_num_threads(1)
         samples = [family_models.inputs_of(processor, turns) for turns in CONVERSATIONS]
         labels = [
-            [-100 if i < 2 or token == placeholder else token
-             for i, token in enumerate(sample["input_ids"][0].tolist())]
+            [
+                -100 if i < 2 or token == placeholder else token
+                for i, token in enumerate(sample["input_ids"][0].tolist())
+            ]
             for sample in samples
         ]
         positions = [positions_of(model, sample, placeholder) for sample in samples]
         batch = batch_of(family, samples, labels, positions)
         if family.startswith("gemma3"):
             Images.images_per_sample = [
-                int((s["input_ids"] == placeholder).sum()) // 256 for s in samples]
+                int((s["input_ids"] == placeholder).sum()) // 256 for s in samples
+            ]
         elif family in ("aya_vision", "idefics3", "internvl3", "llama4", "qianfan_ocr", "smolvlm"):
             Images.images_per_sample = [len(crops_of(family, s)[0]) for s in samples]
         elif family == "minicpmv4_6":

@@ -55,7 +55,9 @@ class FamiliesTest(tools.ToolTest):
 
         pillow = "pillow13" if int(PIL.__version__.split(".")[0]) > 12 else "pillow12"
         config = os.path.join(family, mode + ".yaml")
-        config = self.write(config, CONFIG % (family, pillow if is_pil else "torchvision", more, mode))
+        config = self.write(
+            config, CONFIG % (family, pillow if is_pil else "torchvision", more, mode)
+        )
         self.ok("ballast-server", "index", "--config", config)
         with self.server(config, f"unix:{self.folder}/{family[:20]}.sock") as (address,):
             with ballast.Loader(address, dp_rank=0, device="cpu", steps=1,
@@ -63,7 +65,7 @@ class FamiliesTest(tools.ToolTest):
                                     "pil" if is_pil else "bfloat16" if family == "llama4" else "torchvision"
                                 )) as loader:  # fmt: skip
                 batch = next(loader)
-                batch.images_per_sample  # noqa: B018: known while the loader is open
+                batch.images_per_sample  # known while the loader is open
                 return batch.clone(), loader.job
 
     def prepare(self, family):

@@ -18,146 +18,288 @@ from check_family_chats import COVERED, MERGES, SPECIALS  # noqa: E402
 from image_processors import drawn  # noqa: E402
 from text_processors import text_processor  # noqa: E402
 
-TEXT = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16,
-        "max_position_embeddings": 32768, "pad_token_id": 0}
-VISION = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2,
-          "num_attention_heads": 2}
+TEXT = {
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 32768,
+    "pad_token_id": 0,
+}
+VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
 
 
 def _clip(size, patch=14):
-    return {**VISION, "model_type": "clip_vision_model", "image_size": size, "patch_size": patch,
-            "projection_dim": 16}
+    return {
+        **VISION,
+        "model_type": "clip_vision_model",
+        "image_size": size,
+        "patch_size": patch,
+        "projection_dim": 16,
+    }
 
 
 def _siglip(size, patch=14):
-    return {**VISION, "model_type": "siglip_vision_model", "image_size": size, "patch_size": patch,
-            "vision_use_head": False}
+    return {
+        **VISION,
+        "model_type": "siglip_vision_model",
+        "image_size": size,
+        "patch_size": patch,
+        "vision_use_head": False,
+    }
 
 
 def _llava(kind):
     return lambda token, words: getattr(transformers, kind + "Config")(
-        vision_config=_clip(336), text_config={"model_type": "llama", "vocab_size": words, **TEXT},
-        image_token_index=token, vision_feature_layer=-2)
+        vision_config=_clip(336),
+        text_config={"model_type": "llama", "vocab_size": words, **TEXT},
+        image_token_index=token,
+        vision_feature_layer=-2,
+    )
 
 
 def _onevision(token, words):
     return transformers.LlavaOnevisionConfig(
-        vision_config=_siglip(384), text_config={"model_type": "qwen2", "vocab_size": words, **TEXT},
-        image_token_index=token)
+        vision_config=_siglip(384),
+        text_config={"model_type": "qwen2", "vocab_size": words, **TEXT},
+        image_token_index=token,
+    )
 
 
 def _internvl(token, words):
     return transformers.InternVLConfig(
         vision_config={**VISION, "image_size": [448, 448], "patch_size": [14, 14]},
-        text_config={"model_type": "qwen2", "vocab_size": words, **TEXT}, image_token_id=token)
+        text_config={"model_type": "qwen2", "vocab_size": words, **TEXT},
+        image_token_id=token,
+    )
 
 
 def _qianfan(token, words):
     return transformers.QianfanOCRConfig(
         vision_config={**VISION, "image_size": [448, 448], "patch_size": [14, 14]},
-        text_config={"model_type": "qwen3", "vocab_size": words, **TEXT}, image_token_id=token)
+        text_config={"model_type": "qwen3", "vocab_size": words, **TEXT},
+        image_token_id=token,
+    )
 
 
 def _aya(token, words):
     return transformers.AyaVisionConfig(
         vision_config=_siglip(364),
-        text_config={"vocab_size": words, "initializer_range": 0.1, **TEXT}, image_token_index=token)
+        text_config={"vocab_size": words, "initializer_range": 0.1, **TEXT},
+        image_token_index=token,
+    )
 
 
 def _gemma3(token, words):
     return transformers.Gemma3Config(
         vision_config=_siglip(896),
-        text_config={"vocab_size": words, "sliding_window": 64, "query_pre_attn_scalar": 16, **TEXT},
-        image_token_index=token, mm_tokens_per_image=256)
+        text_config={
+            "vocab_size": words,
+            "sliding_window": 64,
+            "query_pre_attn_scalar": 16,
+            **TEXT,
+        },
+        image_token_index=token,
+        mm_tokens_per_image=256,
+    )
 
 
 def _idefics(kind, size=364, patch=14, scale=2):
     return lambda token, words: getattr(transformers, kind + "Config")(
-        vision_config={**VISION, "image_size": size, "patch_size": patch}, scale_factor=scale,
-        text_config={"model_type": "llama", "vocab_size": words, **TEXT}, image_token_id=token)
+        vision_config={**VISION, "image_size": size, "patch_size": patch},
+        scale_factor=scale,
+        text_config={"model_type": "llama", "vocab_size": words, **TEXT},
+        image_token_id=token,
+    )
 
 
 def _llama4(token, words):
     return transformers.Llama4Config(
-        vision_config={**VISION, "image_size": 336, "patch_size": 14, "vision_output_dim": 32,
-                       "projector_input_dim": 32, "projector_output_dim": 32,
-                       "pixel_shuffle_ratio": 0.5, "intermediate_size": 128},
-        text_config={"vocab_size": words, "intermediate_size_mlp": 32, "num_local_experts": 2,
-                     "attention_chunk_size": 4096, **TEXT},
-        image_token_index=token)
+        vision_config={
+            **VISION,
+            "image_size": 336,
+            "patch_size": 14,
+            "vision_output_dim": 32,
+            "projector_input_dim": 32,
+            "projector_output_dim": 32,
+            "pixel_shuffle_ratio": 0.5,
+            "intermediate_size": 128,
+        },
+        text_config={
+            "vocab_size": words,
+            "intermediate_size_mlp": 32,
+            "num_local_experts": 2,
+            "attention_chunk_size": 4096,
+            **TEXT,
+        },
+        image_token_index=token,
+    )
 
 
 def _pixtral(token, words):
     return transformers.LlavaConfig(
-        vision_config={**VISION, "model_type": "pixtral", "image_size": 1024, "patch_size": 16,
-                       "head_dim": 16},
+        vision_config={
+            **VISION,
+            "model_type": "pixtral",
+            "image_size": 1024,
+            "patch_size": 16,
+            "head_dim": 16,
+        },
         text_config={"model_type": "mistral", "vocab_size": words, **TEXT},
-        image_token_index=token, vision_feature_layer=-1, vision_feature_select_strategy="full")
+        image_token_index=token,
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="full",
+    )
 
 
 def _glm4v(token, words):
     return transformers.Glm4vConfig(
-        vision_config={**VISION, "depth": 2, "num_heads": 2, "out_hidden_size": 32,
-                       "image_size": 336, "patch_size": 14},
-        text_config={"vocab_size": words, **TEXT, "rope_parameters": {
-            "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1],
-            "partial_rotary_factor": 0.5}},
-        image_token_id=token, video_token_id=words - 1, image_start_token_id=words - 2,
-        image_end_token_id=words - 3, video_start_token_id=words - 4, video_end_token_id=words - 5)
+        vision_config={
+            **VISION,
+            "depth": 2,
+            "num_heads": 2,
+            "out_hidden_size": 32,
+            "image_size": 336,
+            "patch_size": 14,
+        },
+        text_config={
+            "vocab_size": words,
+            **TEXT,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "mrope_section": [2, 1, 1],
+                "partial_rotary_factor": 0.5,
+            },
+        },
+        image_token_id=token,
+        video_token_id=words - 1,
+        image_start_token_id=words - 2,
+        image_end_token_id=words - 3,
+        video_start_token_id=words - 4,
+        video_end_token_id=words - 5,
+    )
 
 
 def _ernie(token, words):
     return transformers.Ernie4_5_VLMoeConfig(
         vision_config={**VISION, "depth": 2, "num_heads": 2, "patch_size": 14},
-        text_config={"vocab_size": words, **TEXT, "moe_intermediate_size": [32, 16], "moe_k": 2,
-                     "moe_num_experts": 4, "moe_num_shared_experts": 1,
-                     "mlp_layer_types": ["dense", "sparse"],
-                     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
-                                         "mrope_section": [3, 3, 2]}},
-        image_token_id=token, video_token_id=words - 1, image_start_token_id=words - 2,
-        image_end_token_id=words - 3, video_start_token_id=words - 4, video_end_token_id=words - 5)
+        text_config={
+            "vocab_size": words,
+            **TEXT,
+            "moe_intermediate_size": [32, 16],
+            "moe_k": 2,
+            "moe_num_experts": 4,
+            "moe_num_shared_experts": 1,
+            "mlp_layer_types": ["dense", "sparse"],
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "mrope_section": [3, 3, 2],
+            },
+        },
+        image_token_id=token,
+        video_token_id=words - 1,
+        image_start_token_id=words - 2,
+        image_end_token_id=words - 3,
+        video_start_token_id=words - 4,
+        video_end_token_id=words - 5,
+    )
 
 
 def _gemma4(bidirectional):
     return lambda token, words: transformers.Gemma4Config(
         vision_config={**VISION, "num_key_value_heads": 2, "head_dim": 16, "patch_size": 16},
-        text_config={"vocab_size": words, "vocab_size_per_layer_input": words,
-                     "hidden_size_per_layer_input": 8, "sliding_window": 64,
-                     "use_bidirectional_attention": bidirectional,
-                     "layer_types": ["sliding_attention", "full_attention"], **TEXT},
-        audio_config=None, image_token_id=token, video_token_id=words - 1,
-        audio_token_id=words - 2)
+        text_config={
+            "vocab_size": words,
+            "vocab_size_per_layer_input": words,
+            "hidden_size_per_layer_input": 8,
+            "sliding_window": 64,
+            "use_bidirectional_attention": bidirectional,
+            "layer_types": ["sliding_attention", "full_attention"],
+            **TEXT,
+        },
+        audio_config=None,
+        image_token_id=token,
+        video_token_id=words - 1,
+        audio_token_id=words - 2,
+    )
 
 
 def _hunyuan(token, words):
     return transformers.HunYuanVLConfig(
-        vision_config={**VISION, "num_key_value_heads": 2, "out_hidden_size": 32,
-                       "text_hidden_size": 32, "patch_size": 16},
-        text_config={"vocab_size": words, "initializer_range": 0.1, **TEXT, "rope_parameters": {
-            "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 2, 2, 2]}},
-        image_token_id=token)
+        vision_config={
+            **VISION,
+            "num_key_value_heads": 2,
+            "out_hidden_size": 32,
+            "text_hidden_size": 32,
+            "patch_size": 16,
+        },
+        text_config={
+            "vocab_size": words,
+            "initializer_range": 0.1,
+            **TEXT,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "mrope_section": [2, 2, 2, 2],
+            },
+        },
+        image_token_id=token,
+    )
 
 
 def _kimi(token, words):
     return transformers.Kimi_K25Config(
         vision_config={**VISION, "patch_size": 14},
-        text_config={"model_type": "deepseek_v3", "vocab_size": words, **TEXT, "head_dim": 8,
-                     "moe_intermediate_size": 16, "n_routed_experts": 4, "n_group": 2,
-                     "topk_group": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
-                     "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8,
-                     "v_head_dim": 16, "qk_nope_head_dim": 8, "num_mtp_layers": 0},
-        projection_hidden_size=32, image_token_id=token, video_token_id=words - 1)
+        text_config={
+            "model_type": "deepseek_v3",
+            "vocab_size": words,
+            **TEXT,
+            "head_dim": 8,
+            "moe_intermediate_size": 16,
+            "n_routed_experts": 4,
+            "n_group": 2,
+            "topk_group": 1,
+            "num_experts_per_tok": 2,
+            "first_k_dense_replace": 1,
+            "kv_lora_rank": 16,
+            "q_lora_rank": 16,
+            "qk_rope_head_dim": 8,
+            "v_head_dim": 16,
+            "qk_nope_head_dim": 8,
+            "num_mtp_layers": 0,
+        },
+        projection_hidden_size=32,
+        image_token_id=token,
+        video_token_id=words - 1,
+    )
 
 
 def _minicpm(token, words):
     return transformers.MiniCPMV4_6Config(
         vision_config={**VISION, "image_size": 448, "patch_size": 14, "insert_layer_id": 0},
-        text_config={"model_type": "qwen3_5_text", "vocab_size": words, **TEXT,
-                     "layer_types": ["linear_attention", "full_attention"],
-                     "linear_num_key_heads": 2, "linear_num_value_heads": 2,
-                     "linear_key_head_dim": 16, "linear_value_head_dim": 16},
-        insert_layer_id=0, image_token_id=token, video_token_id=words - 1)
+        text_config={
+            "model_type": "qwen3_5_text",
+            "vocab_size": words,
+            **TEXT,
+            "layer_types": ["linear_attention", "full_attention"],
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 2,
+            "linear_key_head_dim": 16,
+            "linear_value_head_dim": 16,
+        },
+        insert_layer_id=0,
+        image_token_id=token,
+        video_token_id=words - 1,
+    )
 
 
 #: Family -> configuration of (image token, vocabulary), class of the model.
@@ -183,19 +325,35 @@ MODELS = {
     "qianfan_ocr": (_qianfan, "QianfanOCRForConditionalGeneration"),
     "smolvlm": (_idefics("SmolVLM"), "SmolVLMForConditionalGeneration"),
     "smolvlm_500m": (_idefics("SmolVLM", 512, 16, 4), "SmolVLMForConditionalGeneration"),
-    "vipllava": (lambda token, words: transformers.VipLlavaConfig(
-        vision_config=_clip(336), text_config={"model_type": "llama", "vocab_size": words, **TEXT},
-        image_token_index=token, vision_feature_layers=[-2, -1]),
-                 "VipLlavaForConditionalGeneration"),
+    "vipllava": (
+        lambda token, words: transformers.VipLlavaConfig(
+            vision_config=_clip(336),
+            text_config={"model_type": "llama", "vocab_size": words, **TEXT},
+            image_token_index=token,
+            vision_feature_layers=[-2, -1],
+        ),
+        "VipLlavaForConditionalGeneration",
+    ),
 }
 #: Models of families whose authors have other numbers than the class.
 AUTHORS = {
-    "llava_next": (lambda token, words: transformers.LlavaNextConfig(
-        vision_config=_clip(336), text_config={"model_type": "llama", "vocab_size": words, **TEXT},
-        image_token_index=token, vision_feature_layer=-2, image_grid_pinpoints=[
-            # The class reads height and width.
-            [672, 336], [336, 672], [672, 672], [336, 1008], [1008, 336]]),
-                   "LlavaNextForConditionalGeneration"),
+    "llava_next": (
+        lambda token, words: transformers.LlavaNextConfig(
+            vision_config=_clip(336),
+            text_config={"model_type": "llama", "vocab_size": words, **TEXT},
+            image_token_index=token,
+            vision_feature_layer=-2,
+            image_grid_pinpoints=[
+                # The class reads height and width.
+                [672, 336],
+                [336, 672],
+                [672, 672],
+                [336, 1008],
+                [1008, 336],
+            ],
+        ),
+        "LlavaNextForConditionalGeneration",
+    ),
     "smolvlm": (_idefics("SmolVLM", 384, 14, 3), "SmolVLMForConditionalGeneration"),
 }
 #: What stands for an image in a text, for families without a chat template here.
@@ -211,9 +369,11 @@ IMAGE_TEXTS = {
     "qianfan_ocr": "<image>",
     "vipllava": "<image>",
 }
-PLAIN_CHAT = ("{%% for m in messages %%}{{ m['role'] }}: {%% for c in m['content'] %%}"
-              "{{ '%s' if c['type'] == 'image' else c['text'] }}"
-              "{%% endfor %%}\n{%% endfor %%}")
+PLAIN_CHAT = (
+    "{%% for m in messages %%}{{ m['role'] }}: {%% for c in m['content'] %%}"
+    "{{ '%s' if c['type'] == 'image' else c['text'] }}"
+    "{%% endfor %%}\n{%% endfor %%}"
+)
 #: Families that differ in the model alone.
 SAME_PROCESSOR = {"gemma4_blocks": "gemma4"}
 
@@ -229,20 +389,30 @@ CHECKPOINTS = {
 def processor_of(family):
     template, _, begin = COVERED.get(family, (PLAIN_CHAT % IMAGE_TEXTS.get(family), [], None))
     processor = text_processor(
-        SAME_PROCESSOR.get(family, family), SPECIALS, MERGES, begin, template)
+        SAME_PROCESSOR.get(family, family), SPECIALS, MERGES, begin, template
+    )
     if family in CHECKPOINTS:
         images = processor.image_processor
         images.image_mean, images.image_std = CHECKPOINTS[family]
     return processor
 
 
-PLACEHOLDERS = {"aya_vision": "<|IMG_PATCH|>", "qianfan_ocr": "<IMG_CONTEXT>",
-                "ernie4_5_vl": "<|IMAGE_PLACEHOLDER|>", "gemma4": "<|image|>",
-                "gemma4_blocks": "<|image|>", "hunyuan_vl": "<｜hy_place▁holder▁no▁102｜>",
-                "kimi_k25": "<|media_pad|>", "minicpmv4_6": "<|image_pad|>",
-                "gemma3": "<image_soft_token>", "gemma3_pan_and_scan": "<image_soft_token>",
-                "glm4v": "<|image|>", "internvl3": "<IMG_CONTEXT>", "llama4": "<|patch|>",
-                "pixtral": "[IMG]"}
+PLACEHOLDERS = {
+    "aya_vision": "<|IMG_PATCH|>",
+    "qianfan_ocr": "<IMG_CONTEXT>",
+    "ernie4_5_vl": "<|IMAGE_PLACEHOLDER|>",
+    "gemma4": "<|image|>",
+    "gemma4_blocks": "<|image|>",
+    "hunyuan_vl": "<｜hy_place▁holder▁no▁102｜>",
+    "kimi_k25": "<|media_pad|>",
+    "minicpmv4_6": "<|image_pad|>",
+    "gemma3": "<image_soft_token>",
+    "gemma3_pan_and_scan": "<image_soft_token>",
+    "glm4v": "<|image|>",
+    "internvl3": "<IMG_CONTEXT>",
+    "llama4": "<|patch|>",
+    "pixtral": "[IMG]",
+}
 
 
 def placeholder_of(family, processor):
@@ -274,8 +444,15 @@ def inputs_of(processor, turns):
     """What the processor makes of a conversation, as tensors. A part of a turn is a
     text, or an image's (width, height)."""
     messages = [
-        {"role": role, "content": [{"type": "text", "text": p} if isinstance(p, str) else {"type": "image"}
-                                   for p in parts]} for role, parts in turns]
+        {
+            "role": role,
+            "content": [
+                {"type": "text", "text": p} if isinstance(p, str) else {"type": "image"}
+                for p in parts
+            ],
+        }
+        for role, parts in turns
+    ]
     sizes = [part for _, parts in turns for part in parts if not isinstance(part, str)]
     text = processor.apply_chat_template(messages, tokenize=False)
     images = [[drawn(*size) for size in sizes]] if sizes else None

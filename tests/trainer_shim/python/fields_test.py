@@ -58,9 +58,7 @@ class FieldsTest(tools.ToolTest):
                     self.assertNotIn("fields.advantage", batch)
                     numbers = [sample.ordinal for sample in batch.samples]
                     self.assertEqual(batch.fields["advantage"].dtype, numpy.float32)
-                    self.assertEqual(
-                        batch.fields["advantage"].tolist(), [i / 8 for i in numbers]
-                    )
+                    self.assertEqual(batch.fields["advantage"].tolist(), [i / 8 for i in numbers])
                     self.assertEqual(
                         batch.fields["channel"].tolist(),
                         [7 if i % 3 == 0 else i for i in numbers],
@@ -90,9 +88,12 @@ class FieldsTest(tools.ToolTest):
             with ballast.Loader(address, "language", device="cpu", array="numpy") as loader:
                 batch = next(loader)
                 for adapter in adapters:
-                    with self.subTest(adapter), self.assertRaisesRegex(
-                        ballast.FailedPrecondition,
-                        r'weight.*each label alike.*fields\.pop\("weight"',
+                    with (
+                        self.subTest(adapter),
+                        self.assertRaisesRegex(
+                            ballast.FailedPrecondition,
+                            r'weight.*each label alike.*fields\.pop\("weight"',
+                        ),
                     ):
                         adapter(batch)
         self.assertIs(megatron_bridge.forward_inputs(batch)["loss_mask"], batch["loss_mask"])
@@ -102,8 +103,9 @@ class FieldsTest(tools.ToolTest):
 
     def test_inspect_prints_them(self):
         found = json.loads(
-            self.ok("ballast-server", "inspect", "sample", "--config", self.config,
-                    "--position", 0)  # fmt: skip
+            self.ok(
+                "ballast-server", "inspect", "sample", "--config", self.config, "--position", 0
+            )  # fmt: skip
         )
         self.assertEqual(set(found["fields"]), {"advantage", "channel", "weight"})
         self.assertEqual(len(found["fields"]["weight"]), len(found["input_ids"]))

@@ -20,7 +20,13 @@ class FinetuneTest(tools.ToolTest):
                        "PATH": programs + ":" + os.environ["PATH"]}  # fmt: skip
         command = [sys.executable]
         if world > 1:
-            command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
+            command += [
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                "--nproc-per-node",
+                str(world),
+            ]
         done = subprocess.run(
             [*command, PROGRAM, "--out", self.path(out), *options], env=environment,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=tools.TIMEOUT_S, check=False,
@@ -62,7 +68,9 @@ class FinetuneTest(tools.ToolTest):
         ids = {key: tokenizer.token_to_id(name) for key, name in zip(
             ("image", "video", "vision_start", "vision_end", "im_start", "im_end", "end"), names
         )}  # fmt: skip
-        model = model_for({"model": {"token_ids": ids, "patch": 14, "merge": 2, "temporal_patch": 2}})
+        model = model_for(
+            {"model": {"token_ids": ids, "patch": 14, "merge": 2, "temporal_patch": 2}}
+        )
         folder = self.path("checkpoint")
         model.save_pretrained(folder)
         tokenizer.save(folder + "/tokenizer.json")

@@ -40,7 +40,9 @@ class FrameworksTest(tools.ToolTest):
         cls.config = self.write("job.yaml", CONFIG)
         with open(self.path("text.jsonl"), "w", encoding="utf-8") as file:
             for i in range(64):
-                file.write('{"text": "%s"}\n' % " ".join("%d and %d" % (i, i * i) for _ in range(3)))
+                file.write(
+                    '{"text": "%s"}\n' % " ".join("%d and %d" % (i, i * i) for _ in range(3))
+                )
         text = '  - {name: text, format: jsonl, path: "text.jsonl", weight: 7}\nmodel:'
         cls.mostly_text = self.write("text.yaml", CONFIG.replace("model:", text, 1))
         for config in (cls.config, cls.mostly_text):

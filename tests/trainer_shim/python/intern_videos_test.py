@@ -124,8 +124,14 @@ class VideosTest(tools.ToolTest):
         if images:
             given["images"] = [images]
         videos = [self.frames(p) for _, parts in turns for p in parts if is_video(p)]
-        sampled = [video[processor.video_processor.sample_frames(
-            VideoMetadata(total_num_frames=len(video), fps=30.0), fps=2)] for video in videos]
+        sampled = [
+            video[
+                processor.video_processor.sample_frames(
+                    VideoMetadata(total_num_frames=len(video), fps=30.0), fps=2
+                )
+            ]
+            for video in videos
+        ]
         if sampled:
             given["videos"] = sampled
             given["do_sample_frames"] = False
@@ -149,7 +155,7 @@ class VideosTest(tools.ToolTest):
             with ballast.Loader(address, dp_rank=0, device="cpu", steps=1,
                                 pixel_type="float32", normalisation="torchvision") as loader:  # fmt: skip
                 batch = next(loader)
-                batch.images_per_sample  # noqa: B018: known while the loader is open
+                batch.images_per_sample  # known while the loader is open
                 return batch.clone()
 
 

@@ -206,6 +206,7 @@ class InterruptTest(tools.TwoServersTest):
 
     def test_a_fork_of_a_process_with_a_loader_opens_none(self):
         """Neither the parent's loader nor one that it makes: connections have no threads there."""
+
         def in_a_fork():
             for each in (loader, self.both()):
                 with self.assertRaisesRegex(ballast.FailedPrecondition, "fork"):

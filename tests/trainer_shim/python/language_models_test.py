@@ -49,8 +49,15 @@ class Llama4Test(unittest.TestCase):
         text = dict(family_models.TEXT, vocab_size=64, intermediate_size_mlp=32,
                     num_local_experts=2, floor_scale=floor_scale, no_rope_layers=[1, 0],
                     attention_chunk_size=10)  # fmt: skip
-        vision = dict(family_models.VISION, image_size=28, patch_size=14, vision_output_dim=32,
-                      projector_input_dim=32, projector_output_dim=32, pixel_shuffle_ratio=0.5)
+        vision = dict(
+            family_models.VISION,
+            image_size=28,
+            patch_size=14,
+            vision_output_dim=32,
+            projector_input_dim=32,
+            projector_output_dim=32,
+            pixel_shuffle_ratio=0.5,
+        )
         config = transformers.Llama4Config(text_config=text, vision_config=vision)
         model = transformers.Llama4ForConditionalGeneration(config).float().eval()
         for parameter in model.parameters():
@@ -75,7 +82,9 @@ class Llama4Test(unittest.TestCase):
         with self.assertRaisesRegex(Unimplemented, "rows of up to 15 tokens.* and found 16: call"):
             adapter.packed(text_of([7, 9], torch.from_numpy))
         # A sample of its own begins where its row does.
-        self.assertEqual(adapter.packed(text_of([16], torch.from_numpy))["input_ids"].shape, (1, 16))
+        self.assertEqual(
+            adapter.packed(text_of([16], torch.from_numpy))["input_ids"].shape, (1, 16)
+        )
 
 
 @unittest.skipIf(MISSING, "SKIPPED: Python lacks %s (BALLAST_PYTHON)" % ", ".join(MISSING))
@@ -134,7 +143,9 @@ class RefusalTest(unittest.TestCase):
             cut[key] = cut[key][:, :6]
         family = Family(LLAVA)
         for call in (family.packed, family.padded, family.unpacked):
-            with self.assertRaisesRegex(FailedPrecondition, "6 of 12 tokens, cut for a context rank"):
+            with self.assertRaisesRegex(
+                FailedPrecondition, "6 of 12 tokens, cut for a context rank"
+            ):
                 call(cut)
 
     def test_text_of_images_without_them(self):

@@ -97,7 +97,8 @@ class LaptopTest(tools.CorpusTest):
                 with ballast.Loader(address, device="cpu", array="dlpack") as loader:
                     self.assertEqual(loader._place.rank("dp_rank", "vision"), 1)
             with self.assertRaisesRegex(
-                ballast.InvalidArgument, r"4 data-parallel ranks; rank 4 .*topology.modules.vision.dp"
+                ballast.InvalidArgument,
+                r"4 data-parallel ranks; rank 4 .*topology.modules.vision.dp",
             ):
                 ballast.Loader(address, dp_rank=4, device="cpu", array="dlpack").open()
 

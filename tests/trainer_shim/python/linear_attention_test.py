@@ -131,9 +131,7 @@ def farthest(with_convolution):
 class LinearAttentionTest(unittest.TestCase):
     def forked(self, with_convolution):
         """`farthest` in a fork, since transformers looks for packages once."""
-        with concurrent.futures.ProcessPoolExecutor(
-            1, multiprocessing.get_context("fork")
-        ) as pool:
+        with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
             return pool.submit(farthest, with_convolution).result(tools.TIMEOUT_S)
 
     def test_a_sample_does_not_see_the_one_before(self):

@@ -91,7 +91,7 @@ class LlavaVideoTest(base.VideosTest):
             with ballast.Loader(address, dp_rank=0, device="cpu", steps=1,
                                 pixel_type="float32") as loader:  # fmt: skip
                 batch = next(loader)
-                batch.images_per_sample  # noqa: B018: known while the loader is open
+                batch.images_per_sample  # known while the loader is open
                 batch = batch.clone()
         begins = batch["cu_seqlens_padded"].tolist()
         lengths = batch["cu_seqlens"].diff().tolist()

@@ -88,10 +88,7 @@ class LoaderTest(TwoServersTest):
         expected = self.expected()
         for module, dp in DP.items():
             got = in_threads(
-                [
-                    lambda rank=rank: self.drained(module, rank, exchange=True)
-                    for rank in range(dp)
-                ]
+                [lambda rank=rank: self.drained(module, rank, exchange=True) for rank in range(dp)]
             )
             for rank in range(dp):
                 self.assertEqual(got[rank], expected[module, rank])
@@ -101,8 +98,7 @@ class LoaderTest(TwoServersTest):
 
     def test_cancel_ends_an_exchange_that_waits_for_a_peer(self):
         loaders = [
-            self.loader(self.address, "vision", rank, exchange=True, steps=0)
-            for rank in range(2)
+            self.loader(self.address, "vision", rank, exchange=True, steps=0) for rank in range(2)
         ]
         in_threads([loader.open for loader in loaders])
         # Rank 1 asks for nothing, so rank 0 waits.
@@ -137,7 +133,9 @@ class LoaderTest(TwoServersTest):
             self.assertEqual((batch.step, batch.micro_batch), (0, 0))
             self.assertEqual(batch.num_micro_batches, 2)
             tokens = batch.totals.padded_tokens
-            shapes = {key: (v.shape, v.dtype.name) for key, v in batch.items() if key != "max_seqlen"}
+            shapes = {
+                key: (v.shape, v.dtype.name) for key, v in batch.items() if key != "max_seqlen"
+            }
             n = len(batch.samples)
             self.assertEqual(
                 shapes,
@@ -390,7 +388,9 @@ class LoaderTest(TwoServersTest):
                         {"array": "lists"}, {"pixel_type": "int8"}, {"tensor": "push"},
                         {"normalisation": "none"}, {"dp_rank": {"vision": 0}}):  # fmt: skip
             options = {"device": "cpu", **options}
-            with self.assertRaisesRegex(ballast.InvalidArgument, "^" + min(set(options) - {"device"}, default="device")):
+            with self.assertRaisesRegex(
+                ballast.InvalidArgument, "^" + min(set(options) - {"device"}, default="device")
+            ):
                 ballast.Loader(self.direct_address, **options).open()
 
     def test_cancel(self):

@@ -30,7 +30,9 @@ class MachineTest(unittest.TestCase):
             ("libgloo-1.so: cannot open shared object file", "glibc 2.36", "install the wheel"),
         ):  # fmt: skip
             self.assertIn(wanted, _machine.advice(message, "riscv64", library), message)
-        self.assertEqual(_machine.advice("[Errno 13] Permission denied", "x86_64", "glibc 2.36"), "")
+        self.assertEqual(
+            _machine.advice("[Errno 13] Permission denied", "x86_64", "glibc 2.36"), ""
+        )
 
     def test_a_program_that_the_loader_refuses(self):
         with open(shutil.which("true"), "rb") as file:
@@ -82,7 +84,9 @@ class MachineTest(unittest.TestCase):
                 file.write(content)
                 file.flush()
                 with mock.patch.dict(os.environ, {"BALLAST_LIBRARY": file.name}):
-                    with self.assertRaisesRegex(errors.BallastError, "made for another kind of pro"):
+                    with self.assertRaisesRegex(
+                        errors.BallastError, "made for another kind of pro"
+                    ):
                         _open()
 
 

@@ -19,8 +19,7 @@ CONVERSATIONS = [
 ]  # fmt: skip
 
 
-@unittest.skipIf(
-    base.MISSING, "SKIPPED: this needs %s (BALLAST_PYTHON)" % ", ".join(base.MISSING))
+@unittest.skipIf(base.MISSING, "SKIPPED: this needs %s (BALLAST_PYTHON)" % ", ".join(base.MISSING))
 class OneVisionVideosTest(base.VideosTest):
     family = "llava_onevision"
     conversations = CONVERSATIONS
@@ -28,7 +27,8 @@ class OneVisionVideosTest(base.VideosTest):
     def processor(self, family_models):
         from check_family_chats import ONEVISION_VIDEOS
         from transformers.models.llava_onevision.video_processing_llava_onevision import (
-            LlavaOnevisionVideoProcessor)
+            LlavaOnevisionVideoProcessor,
+        )
 
         processor = family_models.processor_of("llava_onevision")
         processor.chat_template = ONEVISION_VIDEOS
@@ -52,7 +52,8 @@ class OneVisionVideosTest(base.VideosTest):
                 for p in parts]} for role, parts in turns], tokenize=False)  # fmt: skip
         for one in made:
             text = text.replace(
-                "<video>", processor.replace_video_token(one, 0).replace("<video>", "<vide0>"), 1)
+                "<video>", processor.replace_video_token(one, 0).replace("<video>", "<vide0>"), 1
+            )
         inputs = processor.tokenizer(text.replace("<vide0>", "<video>"), return_tensors="pt")
         inputs["pixel_values_videos"] = [one["pixel_values_videos"][0] for one in made]
         return inputs

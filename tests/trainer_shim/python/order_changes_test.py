@@ -128,9 +128,7 @@ class OrderChangesTest(tools.CorpusTest):
         wanted = self.plan(self.changed, STEPS)
         self.assertEqual({**before, **after}, wanted)
         # Step 3 was trained without the new source.
-        with self.assertRaisesRegex(
-            ballast.FailedPrecondition, "begin at step 4 or later"
-        ):
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "begin at step 4 or later"):
             self.loader(state_dict=later).open()
         # The way back is the same: three steps have no change yet.
         changed = self.pull(steps=3)[1][0].state_dict()
@@ -231,7 +229,9 @@ class OrderChangesTest(tools.CorpusTest):
         )
 
     def test_plan_lists_the_changes(self):
-        lines = self.json_lines("ballast-server", "plan", "--config", self.changed, "--changes", "--json")
+        lines = self.json_lines(
+            "ballast-server", "plan", "--config", self.changed, "--changes", "--json"
+        )
         keys = ("step", "position", "samples", "left_out", "weights")
         self.assertEqual(
             [tuple(line[key] for key in keys) for line in lines],

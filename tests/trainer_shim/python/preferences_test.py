@@ -82,7 +82,10 @@ class PreferencesTest(tools.ToolTest):
             numpy.testing.assert_array_equal(one["image_grid_thw"][:half], packed["image_grid_thw"])
             numpy.testing.assert_array_equal(one["image_grid_thw"][half:], packed["image_grid_thw"])
             rows_of_patches = len(packed["pixel_values"])
-            for part in (one["pixel_values"][:rows_of_patches], one["pixel_values"][rows_of_patches:]):
+            for part in (
+                one["pixel_values"][:rows_of_patches],
+                one["pixel_values"][rows_of_patches:],
+            ):
                 numpy.testing.assert_array_equal(part, packed["pixel_values"])
             # As many placeholders as the images twice have merged patches.
             patches = one["image_grid_thw"].prod(axis=1).sum()

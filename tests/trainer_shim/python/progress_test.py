@@ -200,7 +200,8 @@ class ProgressTest(tools.ToolTest):
         with self.server(config, "127.0.0.1:0") as (address,):
             with self.loader(address) as loader:
                 self.assertEqual(
-                    loader.report(), {"step": 0, "seconds": 0.0, "wait_seconds": 0.0, "wait_ms": 0.0}
+                    loader.report(),
+                    {"step": 0, "seconds": 0.0, "wait_seconds": 0.0, "wait_ms": 0.0},
                 )
                 batches = [next(loader) for _ in range(3)]
                 report = loader.report()

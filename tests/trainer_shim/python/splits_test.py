@@ -48,7 +48,9 @@ class SplitsTest(tools.CorpusTest):
     def test_splits_pulled_at_once_have_their_samples_once_an_epoch(self):
         epochs = 2
         sizes = {"train": ("docs", TRAIN), "valid": ("held_out", VALID)}
-        ranks = [(module, rank) for module, dp in (("vision", 2), ("language", 4)) for rank in range(dp)]
+        ranks = [
+            (module, rank) for module, dp in (("vision", 2), ("language", 4)) for rank in range(dp)
+        ]
         seen = {(split, module): [] for split in sizes for module in ("vision", "language")}
         failures = []
 
@@ -257,13 +259,21 @@ class SplitsTest(tools.CorpusTest):
 
     def check_one_pass(self, ranks, sizes, copies):
         names = collections.Counter(
-            s.name for batches in ranks for batch in batches for s in batch.samples if not s.repeated
+            s.name
+            for batches in ranks
+            for batch in batches
+            for s in batch.samples
+            if not s.repeated
         )
         wanted = {"%s:%d" % (source, i): copies for source, n in sizes.items() for i in range(n)}
         self.assertEqual(names, wanted)
-        repeated = [s for batches in ranks for batch in batches for s in batch.samples if s.repeated]
+        repeated = [
+            s for batches in ranks for batch in batches for s in batch.samples if s.repeated
+        ]
         self.assertTrue(repeated)
-        learnt = [sum(int((batch["labels"] != -100).sum()) for batch in batches) for batches in ranks]
+        learnt = [
+            sum(int((batch["labels"] != -100).sum()) for batch in batches) for batches in ranks
+        ]
         masked = [sum(float(batch["loss_mask"].sum()) for batch in batches) for batches in ranks]
         self.assertEqual(learnt, masked)
         counted = [sum(batch.totals.label_tokens for batch in batches) for batches in ranks]

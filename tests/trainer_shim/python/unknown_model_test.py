@@ -14,7 +14,9 @@ from tests.harness import tools
 
 MISSING = [name for name in ("transformers", "torch", "PIL", "jinja2", "numpy")
            if importlib.util.find_spec(name) is None]  # fmt: skip
-PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs/unknown_model.md")
+PAGE = os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs/unknown_model.md"
+)
 IMAGE, END = "<image_placeholder>", "<|end_of_sentence|>"
 TEMPLATE = (
     "{% for m in messages %}{{ m['role'] | capitalize + ': ' }}{% for c in m['content'] %}"
@@ -39,7 +41,9 @@ class UnknownModelTest(tools.ToolTest):
     def processor(self):
         from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
         from transformers import PreTrainedTokenizerFast
-        from transformers.models.deepseek_vl.image_processing_pil_deepseek_vl import DeepseekVLImageProcessorPil
+        from transformers.models.deepseek_vl.image_processing_pil_deepseek_vl import (
+            DeepseekVLImageProcessorPil,
+        )
         from transformers.models.deepseek_vl.processing_deepseek_vl import DeepseekVLProcessor
 
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -49,14 +53,21 @@ class UnknownModelTest(tools.ToolTest):
         tokens.add_special_tokens([AddedToken(t, special=True) for t in (IMAGE, END)])
         tokens.save(self.path("tokenizer.json"))
         self.write("chat_template.jinja", TEMPLATE)
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokens, extra_special_tokens={"image_token": IMAGE})
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_object=tokens, extra_special_tokens={"image_token": IMAGE}
+        )
         return DeepseekVLProcessor(DeepseekVLImageProcessorPil(), tokenizer, TEMPLATE)
 
     def model(self, processor):
         import torch
         import transformers
 
-        small = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+        small = {
+            "hidden_size": 32,
+            "intermediate_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+        }
         torch.manual_seed(7)
         config = transformers.DeepseekVLConfig(
             vision_config={**small, "model_type": "siglip_vision_model", "image_size": 384, "patch_size": 16},
@@ -106,7 +117,9 @@ class UnknownModelTest(tools.ToolTest):
                                 normalisation="pil") as loader:  # fmt: skip
                 batch = next(loader)
                 own = Family(model.config, profile=profile).unpacked(batch)
-                self.assertEqual(loader.job["model"]["token_ids"]["image"], processor.image_token_id)
+                self.assertEqual(
+                    loader.job["model"]["token_ids"]["image"], processor.image_token_id
+                )
                 self.assertEqual(len(own), len(CONVERSATIONS))
                 for sample, ours in zip(batch.samples, own):
                     self.compare(model, processor, sample.ordinal, drawn[sample.ordinal], ours)

@@ -94,8 +94,11 @@ class WheelTest(unittest.TestCase):
         # stay the process's own.
         library = os.path.join(place, "ballast/lib/libballast_shim.so")
         self.assertIn(library, mapped)
-        brought = {re.match("lib(absl(?=_)|.+?(?=(-[0-9a-f]{8})?[.]so))", os.path.basename(name))
-                   for name in mapped if os.path.basename(name).startswith("lib")}
+        brought = {
+            re.match("lib(absl(?=_)|.+?(?=(-[0-9a-f]{8})?[.]so))", os.path.basename(name))
+            for name in mapped
+            if os.path.basename(name).startswith("lib")
+        }
         self.assertLessEqual({found[1] for found in brought}, TRAINER_LIBRARIES)
         self.assertFalse([name for name in mapped if "grpc" in name and place not in name])
         if any(name.startswith("ballast.libs/") for name in self.wheel.namelist()):

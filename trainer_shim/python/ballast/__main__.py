@@ -39,9 +39,7 @@ def main() -> int:
     for program, text in texts.items():
         if any(line.split()[:1] == [command] for line in text.splitlines()):
             become(program)
-    sys.exit(
-        "python -m ballast: found no command %r; `python -m ballast` lists them" % command
-    )
+    sys.exit("python -m ballast: found no command %r; `python -m ballast` lists them" % command)
 
 
 if __name__ == "__main__":

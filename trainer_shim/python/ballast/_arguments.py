@@ -215,8 +215,7 @@ class Place:
         if self._ranks["cp_rank"] is None and size > 1 and any(m["cp"] > 1 for m in shapes):
             raise InvalidArgument(
                 "cp_rank: found none in process %d of %d, and the job has context ranks; name "
-                "this process's, or all would train on the same part of each sample"
-                % (rank, size)
+                "this process's, or all would train on the same part of each sample" % (rank, size)
             )
         if size < most:
             _warn_of_few(shapes, size)

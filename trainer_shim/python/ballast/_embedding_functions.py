@@ -47,9 +47,7 @@ class Plan:
     def give_back(self, grad: Any) -> Any:
         """The gradient of the argument of `start`, from the gradient of its result."""
         back = grad.new_empty((sum(self.send), *grad.shape[1:]))
-        dist.all_to_all_single(
-            back, grad.contiguous(), self.send, self.receive, group=self.group
-        )
+        dist.all_to_all_single(back, grad.contiguous(), self.send, self.receive, group=self.group)
         return back
 
     def wait(self) -> None:

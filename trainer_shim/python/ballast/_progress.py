@@ -217,7 +217,6 @@ def data_of(state: Mapping[str, Any], split: str) -> bytes:
         names = {value: name for name, value in _structs.SPLITS.items()}
         raise InvalidArgument(
             "state_dict: found a state of split %s; wanted %s, the loader's split: keep a state "
-            "for each split's loader, and give each its own"
-            % (names.get(number, number), split)
+            "for each split's loader, and give each its own" % (names.get(number, number), split)
         )
     return bytes(data)

@@ -219,7 +219,9 @@ class Shims:
         library = _abi.library()
         shim = self._handle(module)
         receives = module in self._receives
-        call = library.ballast_shim_receive_from_tensor_peer if receives else library.ballast_shim_next
+        call = (
+            library.ballast_shim_receive_from_tensor_peer if receives else library.ballast_shim_next
+        )
         handle = c_void_p()
         code = call(shim, stream, byref(handle))
         if code == _structs.OUT_OF_RANGE:
@@ -294,7 +296,7 @@ def _advised(error: BallastError) -> BallastError:
     if "asking for the device" not in text and "BACKEND_CUDA" not in text:
         return error
     return type(error)(
-        'device: found no GPU that this process can use (%s). Without one, pass '
+        "device: found no GPU that this process can use (%s). Without one, pass "
         'Loader(device="cpu"): the batches are the same. With one, look at `nvidia-smi` '
         "and CUDA_VISIBLE_DEVICES" % text
     )

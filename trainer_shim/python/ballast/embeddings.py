@@ -255,9 +255,7 @@ class ModuleGroups:
                 "batch: found %s without its step and micro-batch; wanted the loader's Batch or a "
                 "clone of it" % type(batch).__name__
             )
-        return functions.ApartPlan(
-            self._lanes, (step, micro_batch), peers, send, receive, order
-        )
+        return functions.ApartPlan(self._lanes, (step, micro_batch), peers, send, receive, order)
 
 
 def counts_of(batch: Mapping[str, Any], module: str) -> Tuple[List[int], List[int]]:

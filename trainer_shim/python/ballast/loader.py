@@ -539,9 +539,7 @@ class _Meeting:
 
     def tensor_group(self, module: str) -> Optional[Communicator]:
         """This rank's group of tensor ranks. None if there is no other tensor rank."""
-        return self._meet(
-            self._connection.job(), module, "tp", ("dp_rank", "pp_rank", "cp_rank")
-        )
+        return self._meet(self._connection.job(), module, "tp", ("dp_rank", "pp_rank", "cp_rank"))
 
     def _meet(
         self, job: Mapping[str, Any], module: str, kind: str, lane: Sequence[str]

@@ -65,7 +65,9 @@ class Media:
     def bytes(self) -> bytes:
         """The bytes. Raises ValueError for an image, a video or audio."""
         if self._bytes is None:
-            raise ValueError(f"{self.name}: the bytes of images, videos and audio do not come to `cook`")
+            raise ValueError(
+                f"{self.name}: the bytes of images, videos and audio do not come to `cook`"
+            )
         return self._bytes.tobytes() if isinstance(self._bytes, memoryview) else self._bytes
 
     def text(self) -> str:
@@ -141,7 +143,9 @@ class Record:
     def columns(self) -> Dict[str, Any]:
         """The values of a row of Parquet, by column. Binary values are Media."""
         if self.format != "parquet":
-            raise ValueError(f"a record of format {self.format} has no columns; wanted json() or members")
+            raise ValueError(
+                f"a record of format {self.format} has no columns; wanted json() or members"
+            )
         columns: Dict[str, Any] = self.json()
         return columns
 
@@ -149,7 +153,9 @@ class Record:
     def members(self) -> Mapping[str, Media]:
         """The members of a tar's sample, by what follows the first dot of their names."""
         if self.format != "tar":
-            raise ValueError(f"a record of format {self.format} has no members; wanted json() or columns")
+            raise ValueError(
+                f"a record of format {self.format} has no members; wanted json() or columns"
+            )
         if self._members is None:
             self._members = {part.name: part for part in self._parts}
         return self._members
@@ -197,7 +203,9 @@ def _to_medium(value: Any, name: str) -> Any:
         for key in ("bytes", "path"):
             if isinstance(value.get(key), (str, Media)):
                 return value[key]
-    raise TypeError(f"{name!r} is a {type(value).__name__}; wanted a path, bytes, or a list of these")
+    raise TypeError(
+        f"{name!r} is a {type(value).__name__}; wanted a path, bytes, or a list of these"
+    )
 
 
 class Sample:
@@ -232,11 +240,17 @@ class Sample:
     ):
         given = [
             (key, turns)
-            for key, turns in (("messages", messages), ("conversations", conversation), ("text", text))
+            for key, turns in (
+                ("messages", messages),
+                ("conversations", conversation),
+                ("text", text),
+            )
             if turns is not None
         ]
         if len(given) != 1:
-            raise TypeError(f"a Sample of {len(given)} of messages, conversation and text; wanted one of them")
+            raise TypeError(
+                f"a Sample of {len(given)} of messages, conversation and text; wanted one of them"
+            )
         for name in ("image", "video", "audio", "audios"):
             if name in beside:
                 raise TypeError(
@@ -269,7 +283,9 @@ class Sample:
             root.update(self.beside)
         for name, value in (self.fields or {}).items():
             if name in root:
-                raise TypeError(f"field {name!r} has the name of another key; wanted one of the two")
+                raise TypeError(
+                    f"field {name!r} has the name of another key; wanted one of the two"
+                )
             root[name] = value
         return _DUMPS(root).encode()
 
@@ -336,7 +352,13 @@ class ImageFacts:
     __slots__ = ("width", "height", "images", "number", "source", "split")
 
     def __init__(
-        self, width: int, height: int, images: int = 1, number: int = 0, source: str = "", split: str = "train"
+        self,
+        width: int,
+        height: int,
+        images: int = 1,
+        number: int = 0,
+        source: str = "",
+        split: str = "train",
     ):
         self.width = width
         self.height = height
@@ -382,7 +404,12 @@ class ImagePlan:
       facts: the image's ImageFacts; set by the server.
     """
 
-    def __init__(self, crops: Sequence[Any], tokens: Optional[int] = None, text: Optional[Sequence[Any]] = None):
+    def __init__(
+        self,
+        crops: Sequence[Any],
+        tokens: Optional[int] = None,
+        text: Optional[Sequence[Any]] = None,
+    ):
         self.crops = tuple([crop if isinstance(crop, Crop) else Crop(*crop) for crop in crops])
         self.tokens = tokens
         self.text = text

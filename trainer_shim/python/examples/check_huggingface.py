@@ -129,7 +129,9 @@ def check(profile, dtype, arguments, address, corpus, tokenizer):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ballast-server", required=True, help="program")
-    parser.add_argument("--tokenizer", required=True, help="tokenizer.json with Qwen's special tokens")
+    parser.add_argument(
+        "--tokenizer", required=True, help="tokenizer.json with Qwen's special tokens"
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--models", default="qwen2_5_vl,qwen3_vl")

@@ -123,7 +123,9 @@ def curve(losses):
 
 def train(arguments, address, rank, world):
     path = os.path.join(arguments.out, "checkpoint.pt")
-    saved = torch.load(path, map_location="cpu", weights_only=False) if os.path.exists(path) else None
+    saved = (
+        torch.load(path, map_location="cpu", weights_only=False) if os.path.exists(path) else None
+    )
     losses = saved["losses"] if saved else []
     done = losses[-1][0] + 1 if losses else 0
     if done >= arguments.steps:

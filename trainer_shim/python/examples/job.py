@@ -51,4 +51,4 @@ class Job:
                 process.wait()
             process.stdout.close()
             with contextlib.suppress(FileNotFoundError):
-                os.remove(address[len("unix:"):])
+                os.remove(address[len("unix:") :])

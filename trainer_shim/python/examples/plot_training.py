@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints a Markdown table, and draws an SVG plot, of train_vlm.py's measurements.
 
-    plot_training.py out.json docs/training.svg
+plot_training.py out.json docs/training.svg
 """
 
 import json

@@ -359,7 +359,9 @@ def special_token(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ballast-server", required=True, help="program")
-    parser.add_argument("--tokenizer", required=True, help="tokenizer.json with Qwen's special tokens")
+    parser.add_argument(
+        "--tokenizer", required=True, help="tokenizer.json with Qwen's special tokens"
+    )
     parser.add_argument("--out", required=True, help="JSON file")
     parser.add_argument("--folder", help="folder of the dataset; default: a temporary one")
     parser.add_argument("--world", type=int, default=4, help="number of processes, one per GPU")
@@ -385,7 +387,9 @@ def main():
     parser.add_argument("--port", type=int, default=29511)
     parser.add_argument("--shape", default="default", choices=sorted(vlm.SHAPES))
     parser.add_argument("--fsdp", action="store_true", help="shard the weights (FSDP2)")
-    parser.add_argument("--small", action="store_true", help="train a tiny model, to try things out")
+    parser.add_argument(
+        "--small", action="store_true", help="train a tiny model, to try things out"
+    )
     arguments = parser.parse_args()
     if arguments.fsdp and "apart" in arguments.modes.split(","):
         parser.error("--fsdp: mode apart has replicas")

@@ -57,8 +57,7 @@ class Checker:
         self.random = random.Random(7)
 
     def run(self, *arguments, wanted=0):
-        done = subprocess.run([self.server, *map(str, arguments)],
-                              capture_output=True, text=True)
+        done = subprocess.run([self.server, *map(str, arguments)], capture_output=True, text=True)
         if (done.returncode == 0) != (wanted == 0):
             sys.exit(f"{arguments}: status {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr
@@ -93,22 +92,41 @@ class Checker:
 
     def prepare(self, folder, *arguments):
         done = subprocess.run(
-            [sys.executable, "-c",
-             "from megatron.energon.cli.main import main; main()", "prepare", str(folder),
-             "--non-interactive", "--split-ratio", "2,1,1", "--num-workers", "2",
-             "--no-progress", *arguments],
-            capture_output=True, text=True)
+            [
+                sys.executable,
+                "-c",
+                "from megatron.energon.cli.main import main; main()",
+                "prepare",
+                str(folder),
+                "--non-interactive",
+                "--split-ratio",
+                "2,1,1",
+                "--num-workers",
+                "2",
+                "--no-progress",
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+        )
         if done.returncode != 0:
             sys.exit(f"energon prepare: {done.stdout}{done.stderr}")
 
     def energon(self, folder, split, decoder=RawDecoder()):
         """Samples as Energon's own dataset loads them, in the order of its shards."""
         factory = get_dataset_from_config(
-            folder, split_part=split, training=False,
-            worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0), decoder=decoder)
+            folder,
+            split_part=split,
+            training=False,
+            worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0),
+            decoder=decoder,
+        )
         reader = ShardInfosITarReader(
-            factory.path, factory.shards, part_filter=factory.part_filter,
-            sample_filter=factory.sample_filter)
+            factory.path,
+            factory.shards,
+            part_filter=factory.part_filter,
+            sample_filter=factory.sample_filter,
+        )
         samples = [reader[i] for i in range(len(reader))]
         return [factory.load_sample(sample) for sample in samples if sample is not None]
 
@@ -117,19 +135,25 @@ class Checker:
         name = f"nv-{folder.name}-{split}"
         config = self.folder / f"{name}.yaml"
         ours = {"train": "train", "val": "valid", "test": "test"}[split]
-        other = ("" if ours == "train" else
-                 f"  - {{name: t-{name}, format: energon, path: {folder}{extra}}}\n")
+        other = (
+            ""
+            if ours == "train"
+            else f"  - {{name: t-{name}, format: energon, path: {folder}{extra}}}\n"
+        )
         config.write_text(
             "sources:\n"
             f"  - {{name: {name}, format: energon, path: {folder}, split: {ours}{extra}}}\n"
-            + other + MODEL)
+            + other
+            + MODEL
+        )
         report = self.run("index", "--config", config)
         if f"{name}: " not in report or ", 0 bad" not in report:
             sys.exit(report)
         self.repacks += 1
         out = self.folder / f"tars-{self.repacks}-{name}"
-        self.run("repack", "--config", config, "--source", name, "--out", out,
-                 "--samples-per-tar", 5)
+        self.run(
+            "repack", "--config", config, "--source", name, "--out", out, "--samples-per-tar", 5
+        )
         samples = {}
         for path in sorted(out.glob("*.tar")):
             with tarfile.open(path) as tar:
@@ -138,8 +162,7 @@ class Checker:
                     samples.setdefault(key, []).append((part, tar.extractfile(member).read()))
         found = []
         for key in sorted(samples):
-            texts = [data for part, data in samples[key]
-                     if part in ("json", "txt")]
+            texts = [data for part, data in samples[key] if part in ("json", "txt")]
             images = [data for part, data in samples[key] if part not in ("json", "txt")]
             found.append((texts[0].decode(), images))
         return found
@@ -150,34 +173,51 @@ class Checker:
             sys.exit(f"{folder} {split}: {len(ours)} samples, Energon has {len(theirs)}")
         for number, (mine, other) in enumerate(zip(ours, theirs)):
             if json.loads(mine[0]) != json.loads(other[0]) or mine[1] != other[1]:
-                sys.exit(f"{folder} {split}: sample {number} is {mine[0]!r}, "
-                         f"Energon has {other[0]!r}; images {len(mine[1])}, {len(other[1])}")
+                sys.exit(
+                    f"{folder} {split}: sample {number} is {mine[0]!r}, "
+                    f"Energon has {other[0]!r}; images {len(mine[1])}, {len(other[1])}"
+                )
         self.compared += len(ours)
 
     @staticmethod
     def conversation(question, answer):
-        return json.dumps({"messages": [{"role": "user", "content": "<image>" + question},
-                                        {"role": "assistant", "content": answer}]},
-                          separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(
+            {
+                "messages": [
+                    {"role": "user", "content": "<image>" + question},
+                    {"role": "assistant", "content": answer},
+                ]
+            },
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
 
     def check_vqa(self):
         def members(number):
-            turns = [{"value": f"Frage {number} \u00fc\"\\\n?"}, {"value": [f"Antwort {number}"]}]
+            turns = [{"value": f'Frage {number} \u00fc"\\\n?'}, {"value": [f"Antwort {number}"]}]
             text = json.dumps(turns).encode()
             image = ("jpg", self.image("JPEG")) if number % 2 else ("v.png", self.image("PNG"))
             parts = [("json", text), image, ("unused.npy", b"1234")]
             return parts if number % 3 else parts[::-1]
 
         folder = self.write_tars(self.folder / "vqa", members)
-        self.prepare(folder, "--sample-type", "VQASample", "--media-metadata-by-extension",
-                     "--field-map", json.dumps({"image": "jpg,v.png",
-                                                "context": "json[0][value]",
-                                                "answers": "json[1][value]"}))
+        self.prepare(
+            folder,
+            "--sample-type",
+            "VQASample",
+            "--media-metadata-by-extension",
+            "--field-map",
+            json.dumps(
+                {"image": "jpg,v.png", "context": "json[0][value]", "answers": "json[1][value]"}
+            ),
+        )
         if not any((folder / ".nv-meta").glob("index.sqlite")):
             sys.exit("energon prepare wrote no index.sqlite")
         for split in ("train", "val", "test"):
-            theirs = [(self.conversation(s.context, s.answers[0]), [s.image])
-                      for s in self.energon(folder, split)]
+            theirs = [
+                (self.conversation(s.context, s.answers[0]), [s.image])
+                for s in self.energon(folder, split)
+            ]
             self.same(folder, split, theirs)
         # What the split excludes.
         split = folder / ".nv-meta" / "split.yaml"
@@ -187,23 +227,40 @@ class Checker:
         left = self.energon(folder, "train")
         if len(left) != len(every) - 1:
             sys.exit(f"Energon does not exclude {first}")
-        self.same(folder, "train",
-                  [(self.conversation(s.context, s.answers[0]), [s.image]) for s in left])
+        self.same(
+            folder, "train", [(self.conversation(s.context, s.answers[0]), [s.image]) for s in left]
+        )
 
     def check_captions(self):
         folder = self.write_tars(
             self.folder / "captions",
-            lambda number: [("txt", f"Bild {number}".encode()), ("jpeg", self.image("JPEG"))])
-        self.prepare(folder, "--sample-type", "CaptioningSample",
-                     "--field-map", json.dumps({"image": "jpeg", "caption": "txt"}))
+            lambda number: [("txt", f"Bild {number}".encode()), ("jpeg", self.image("JPEG"))],
+        )
+        self.prepare(
+            folder,
+            "--sample-type",
+            "CaptioningSample",
+            "--field-map",
+            json.dumps({"image": "jpeg", "caption": "txt"}),
+        )
         for split in ("train", "val"):
-            self.same(folder, split, [(self.conversation("", s.caption), [s.image])
-                                      for s in self.energon(folder, split)])
+            self.same(
+                folder,
+                split,
+                [
+                    (self.conversation("", s.caption), [s.image])
+                    for s in self.energon(folder, split)
+                ],
+            )
 
     def check_crude(self):
         def members(number):
-            turns = {"conversations": [{"from": "human", "value": "<image>" * (number % 3) + "?"},
-                                       {"from": "gpt", "value": f"{number}"}]}
+            turns = {
+                "conversations": [
+                    {"from": "human", "value": "<image>" * (number % 3) + "?"},
+                    {"from": "gpt", "value": f"{number}"},
+                ]
+            }
             images = [(f"{i}.png", self.image("PNG")) for i in range(number % 3)]
             return [("json", json.dumps(turns).encode())] + images[::-1]
 
@@ -218,10 +275,13 @@ class Checker:
 
     def check_chatml(self):
         """As Megatron-Bridge's converters write folders: pickled lists, lists of turns."""
+
         def members(number):
             images = [self.image("JPEG") for _ in range(number % 4)]
-            turns = [{"from": "human", "value": "<image>" * len(images) + f"{number} \u00fc?"},
-                     {"from": "gpt", "value": "So."}]
+            turns = [
+                {"from": "human", "value": "<image>" * len(images) + f"{number} \u00fc?"},
+                {"from": "gpt", "value": "So."},
+            ]
             text = turns if number % 2 else {"conversations": turns, "tools": []}
             parts = [("json", json.dumps(text).encode())]
             if images or number % 3:
@@ -235,13 +295,17 @@ class Checker:
             theirs[split] = []
             for sample in self.energon(folder, split, decoder=None):
                 turns = json.loads(sample["json"])
-                theirs[split].append((
-                    json.dumps(turns if isinstance(turns, dict) else {"messages": turns}),
-                    pickle.loads(sample["jpgs"]) if "jpgs" in sample else []))
+                theirs[split].append(
+                    (
+                        json.dumps(turns if isinstance(turns, dict) else {"messages": turns}),
+                        pickle.loads(sample["jpgs"]) if "jpgs" in sample else [],
+                    )
+                )
         (folder / ".nv-meta" / "dataset.yaml").write_text(
             "__module__: megatron.bridge.data.energon.task_encoder_utils\n"
             "__class__: ChatMLWebdataset\n"
-            "field_map:\n  imgs: jpgs\n  conversation: json\nsubflavors: {}\n")
+            "field_map:\n  imgs: jpgs\n  conversation: json\nsubflavors: {}\n"
+        )
         for split, samples in theirs.items():
             self.same(folder, split, samples)
 
@@ -249,23 +313,44 @@ class Checker:
         """Samples of a crude folder as Energon gives them to a cooker."""
         result = []
         for sample in self.energon(folder, split, decoder=None):
-            images = sorted((key, value) for key, value in sample.items()
-                            if key.split(".")[-1] in ("jpg", "png", "webp"))
+            images = sorted(
+                (key, value)
+                for key, value in sample.items()
+                if key.split(".")[-1] in ("jpg", "png", "webp")
+            )
             result.append((sample["json"].decode(), [value for _, value in images]))
         return result
 
     def check_make_corpus(self):
         folder = self.folder / "made"
-        self.run("make-corpus", "--out", folder, "--samples", 600, "--preset", "text",
-                 "--format", "energon")
+        self.run(
+            "make-corpus",
+            "--out",
+            folder,
+            "--samples",
+            600,
+            "--preset",
+            "text",
+            "--format",
+            "energon",
+        )
         for split, count in (("train", 512), ("val", 88)):
             samples = self.crude(folder, split)
             if len(samples) != count:
                 sys.exit(f"make-corpus: {len(samples)} samples of {split}, wanted {count}")
             self.same(folder, split, samples, ", energon: {crude: webdataset}")
         mixed = self.folder / "mixed"
-        self.run("make-corpus", "--out", mixed, "--samples", 20, "--preset", "mixed",
-                 "--format", "energon")
+        self.run(
+            "make-corpus",
+            "--out",
+            mixed,
+            "--samples",
+            20,
+            "--preset",
+            "mixed",
+            "--format",
+            "energon",
+        )
         self.same(mixed, "train", self.crude(mixed, "train"), ", energon: {crude: webdataset}")
 
 

@@ -19,10 +19,22 @@ from vector_picture import picture, sha256
 # Width and height before and after: growing, shrinking, both, one side only,
 # very tall ones, and sides at which Pillow 13 changes its order of passes.
 SIZES = [
-    (1, 1, 5, 4), (7, 5, 20, 31), (40, 30, 13, 11), (64, 48, 67, 40),
-    (64, 48, 40, 67), (33, 9, 33, 4), (33, 9, 12, 9), (200, 3, 28, 28),
-    (3, 410, 2, 30), (3, 410, 2, 409), (2, 150, 1, 149), (90, 60, 70, 20),
-    (90, 60, 70, 19), (90, 60, 70, 21), (61, 200, 31, 139), (400, 300, 224, 224),
+    (1, 1, 5, 4),
+    (7, 5, 20, 31),
+    (40, 30, 13, 11),
+    (64, 48, 67, 40),
+    (64, 48, 40, 67),
+    (33, 9, 33, 4),
+    (33, 9, 12, 9),
+    (200, 3, 28, 28),
+    (3, 410, 2, 30),
+    (3, 410, 2, 409),
+    (2, 150, 1, 149),
+    (90, 60, 70, 20),
+    (90, 60, 70, 19),
+    (90, 60, 70, 21),
+    (61, 200, 31, 139),
+    (400, 300, 224, 224),
 ]
 FILTERS = {"box": 4, "bilinear": 2, "bicubic": 3, "lanczos": 1}
 
@@ -51,8 +63,8 @@ def torchvision():
             image = numpy.frombuffer(picture(w, h), numpy.uint8).reshape(h, w, 3)
             tensor = torch.from_numpy(image.copy()).permute(2, 0, 1)
             resized = functional.resize(
-                tensor, [new_h, new_w], interpolation=InterpolationMode(name),
-                antialias=True)
+                tensor, [new_h, new_w], interpolation=InterpolationMode(name), antialias=True
+            )
             pixels = resized.permute(1, 2, 0).contiguous().numpy().tobytes()
             vectors.append([name, w, h, new_w, new_h, sha256(pixels)])
     return vectors
@@ -67,15 +79,21 @@ def main(path):
     vectors[f"pillow{major}"] = {"version": PIL.__version__, "vectors": pillow()}
     try:
         import torchvision as installed
-        vectors["torchvision"] = {
-            "version": installed.__version__, "vectors": torchvision()}
+
+        vectors["torchvision"] = {"version": installed.__version__, "vectors": torchvision()}
     except ImportError:
         pass
     with open(path, "w") as file:
-        file.write("{\n" + ",\n".join(
-            f'"{library}": {{"version": "{made["version"]}", "vectors": [\n'
-            + ",\n".join(json.dumps(v) for v in made["vectors"]) + "]}"
-            for library, made in sorted(vectors.items())) + "}\n")
+        file.write(
+            "{\n"
+            + ",\n".join(
+                f'"{library}": {{"version": "{made["version"]}", "vectors": [\n'
+                + ",\n".join(json.dumps(v) for v in made["vectors"])
+                + "]}"
+                for library, made in sorted(vectors.items())
+            )
+            + "}\n"
+        )
 
 
 if __name__ == "__main__":

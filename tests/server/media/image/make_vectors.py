@@ -30,7 +30,7 @@ import warnings
 import PIL
 from PIL import Image, ImageOps, features
 
-from vector_files import RANDOM, jpegs, others, picture, png, pngs, webp, webps
+from vector_files import RANDOM, jpegs, others, pngs, webps
 
 warnings.simplefilter("ignore")
 OUT = pathlib.Path(__file__).parent / "testdata"
@@ -112,15 +112,10 @@ def smart_resize(width, height, factor, least, most):
     w, h = (round(side / factor) * factor for side in (width, height))
     if w * h > most:
         beta = math.sqrt(width * height / most)
-        w, h = (
-            max(factor, math.floor(side / beta / factor) * factor)
-            for side in (width, height)
-        )
+        w, h = (max(factor, math.floor(side / beta / factor) * factor) for side in (width, height))
     elif w * h < least:
         beta = math.sqrt(least / (width * height))
-        w, h = (
-            math.ceil(side * beta / factor) * factor for side in (width, height)
-        )
+        w, h = (math.ceil(side * beta / factor) * factor for side in (width, height))
     return w, h
 
 

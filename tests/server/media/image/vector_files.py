@@ -154,8 +154,7 @@ def png(width, height, depth, colour, interlace=False, extra=b"", limit=None,
     top = limit or 1 << depth
     rows = [
         [
-            ((x * (c + 2) + y * 3) * max(1, top // 40) + RANDOM.randrange(top) // 9)
-            % top
+            ((x * (c + 2) + y * 3) * max(1, top // 40) + RANDOM.randrange(top) // 9) % top
             for x in range(width)
             for c in range(channels)
         ]
@@ -169,9 +168,7 @@ def png(width, height, depth, colour, interlace=False, extra=b"", limit=None,
         previous = None
         for n, y in enumerate(range(y0, height, dy)):
             samples = [
-                s
-                for x in range(x0, width, dx)
-                for s in rows[y][x * channels : (x + 1) * channels]
+                s for x in range(x0, width, dx) for s in rows[y][x * channels : (x + 1) * channels]
             ]
             row = pack_row(samples, depth)
             raw += filtered(row, previous or bytes(len(row)), step, n % 5)
@@ -207,8 +204,9 @@ def pngs():
             yield f"rgba{depth}{suffix}", png(18, 17, depth, 6, interlace)
         for depth in (1, 2, 4, 8):
             entries = min(200, 1 << depth)
-            yield f"palette{depth}{suffix}", png(
-                23, 20, depth, 3, interlace, palette(entries), entries
+            yield (
+                f"palette{depth}{suffix}",
+                png(23, 20, depth, 3, interlace, palette(entries), entries),
             )
         transparent = palette(16) + chunk(b"tRNS", bytes(range(0, 160, 10)))
         yield f"palette_alpha{suffix}", png(20, 20, 4, 3, interlace, transparent)
@@ -285,11 +283,14 @@ def webps():
     inner = webp(14, 12, quality=70)
     assert inner[12:16] == b"VP8 "
     frame = (b"ANMF", little24(4 // 2, 6 // 2, 13, 11, 100) + b"\0" + inner[12:])
-    yield "animated_offset", riff(
-        (b"VP8X", b"\x02\0\0\0" + little24(29, 27)),
-        (b"ANIM", bytes(6)),
-        frame,
-        frame,
+    yield (
+        "animated_offset",
+        riff(
+            (b"VP8X", b"\x02\0\0\0" + little24(29, 27)),
+            (b"ANIM", bytes(6)),
+            frame,
+            frame,
+        ),
     )
     yield "trailing_junk", webp(16, 16) + b"trailing"
     yield "one_pixel", webp(1, 1)
@@ -324,9 +325,7 @@ def others():
         yield f"orientation_{orientation}.webp", webp(14, 19, exif=exif)
     exif = b"Exif\0\0" + big_endian_exif(8)
     yield "orientation_big_endian.jpg", jpeg(15, 22, exif=exif)
-    yield "orientation_progressive.jpg", jpeg(
-        40, 30, exif=oriented(5), progressive=True
-    )
+    yield "orientation_progressive.jpg", jpeg(40, 30, exif=oriented(5), progressive=True)
     yield "orientation_9.jpg", jpeg(9, 8, exif=oriented(9))
     yield "ratio_200.jpg", jpeg(800, 4)
     yield "ratio_200_tall.png", png(3, 600, 8, 2)

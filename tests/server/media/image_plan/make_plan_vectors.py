@@ -44,13 +44,21 @@ def entry(processor, width, height):
         print("  refused", width, height, str(error)[:90])
         return {}
     arrays = arrays_of(answer["pixel_values"])
-    if all(a.ndim >= 3 and a.shape[-3] == 3 and
-           a.shape[-2:] != (14, 14) and a.shape[-2] != 14 for a in arrays):
+    if all(
+        a.ndim >= 3 and a.shape[-3] == 3 and a.shape[-2:] != (14, 14) and a.shape[-2] != 14
+        for a in arrays
+    ):
         crops = [crop for a in arrays for crop in a.reshape(-1, *a.shape[-3:])]
         ((height, width),) = {crop.shape[1:] for crop in crops}
         hashes = "".join(digest(crop.transpose(1, 2, 0)) for crop in crops)
-        return {"crops": {"count": len(crops), "height": height, "width": width,
-                          "sha256": sha256(hashes.encode())}}
+        return {
+            "crops": {
+                "count": len(crops),
+                "height": height,
+                "width": width,
+                "sha256": sha256(hashes.encode()),
+            }
+        }
     (array,) = arrays
     return {"patches": {"shape": list(array.shape), "sha256": digest(array)}}
 
@@ -70,9 +78,15 @@ def main(path, families):
             for width, height in sizes:
                 if max(width, height) > TOO_LONG.get(family, 10**9):
                     continue
-                vectors.append({"family": family, "library": library,
-                                "width": width, "height": height,
-                                **entry(processor, width, height)})
+                vectors.append(
+                    {
+                        "family": family,
+                        "library": library,
+                        "width": width,
+                        "height": height,
+                        **entry(processor, width, height),
+                    }
+                )
             sizes = FEW_SIZES
     with open(path, "w") as file:
         file.write("[\n" + ",\n".join(json.dumps(v) for v in vectors) + "\n]\n")

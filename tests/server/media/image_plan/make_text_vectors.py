@@ -23,8 +23,12 @@ from text_processors import PROCESSORS, TEMPLATE_MARKS, text_processor
 TOO_LONG = {"llava1_5": 600, "vipllava": 600}
 SEVERAL = [(448, 896), (300, 1100), (500, 500)]
 # The token that is repeated, where it is not the one that stands for the image.
-REPEATED = {"aya_vision": "<|IMG_PATCH|>", "gemma3": "<image_soft_token>", "gemma3_pan_and_scan": "<image_soft_token>",
-            "llama4": "<|patch|>"}
+REPEATED = {
+    "aya_vision": "<|IMG_PATCH|>",
+    "gemma3": "<image_soft_token>",
+    "gemma3_pan_and_scan": "<image_soft_token>",
+    "llama4": "<|patch|>",
+}
 
 
 def texts_of(processor, family, images):
@@ -33,8 +37,12 @@ def texts_of(processor, family, images):
     mark = getattr(processor, "image_placeholder_token", processor.image_token)
     wrapped = before + mark + after
     several = [images] if len(images) > 1 else images
-    answer = processor(images=several, text=[wrapped * len(images)], return_tensors=None,
-                       return_text_replacement_offsets=True)
+    answer = processor(
+        images=several,
+        text=[wrapped * len(images)],
+        return_tensors=None,
+        return_text_replacement_offsets=True,
+    )
     return [before + span["replacement"] + after for span in answer["text_replacement_offsets"][0]]
 
 
@@ -56,8 +64,17 @@ def entry(processor, family, width, height, number, images):
         return []
     placeholder = REPEATED.get(family, processor.image_token)
     tokens = processor.tokenizer(text, add_special_tokens=False)["input_ids"]
-    return [{"family": family, "width": width, "height": height, "image": number,
-             "images": images, "text": pieces_of(text, placeholder), "tokens": len(tokens)}]
+    return [
+        {
+            "family": family,
+            "width": width,
+            "height": height,
+            "image": number,
+            "images": images,
+            "text": pieces_of(text, placeholder),
+            "tokens": len(tokens),
+        }
+    ]
 
 
 def main(path, families):

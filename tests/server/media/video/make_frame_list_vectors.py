@@ -20,14 +20,26 @@ from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoP
 from transformers.video_utils import VideoMetadata
 
 PATCH = {"qwen2_vl": 14, "qwen2_5_vl": 14, "qwen3_vl": 16, "qwen3_5_vl": 16}
-SIZES = [(90, 130), (240, 320), (322, 242), (16, 16), (10, 500), (27, 41), (480, 854),
-         (9, 2000), (56, 56), (64, 300)]
+SIZES = [
+    (90, 130),
+    (240, 320),
+    (322, 242),
+    (16, 16),
+    (10, 500),
+    (27, 41),
+    (480, 854),
+    (9, 2000),
+    (56, 56),
+    (64, 300),
+]
 
 
 def by_utils(case):
-    element = {"type": "video", **case["limits"],
-               "video": [Image.new("RGB", (case["width"], case["height"]))
-                         for _ in range(case["count"])]}
+    element = {
+        "type": "video",
+        **case["limits"],
+        "video": [Image.new("RGB", (case["width"], case["height"])) for _ in range(case["count"])],
+    }
     if case["fps"]:
         element["sample_fps"] = case["fps"]
     noted = {}
@@ -40,44 +52,64 @@ def by_utils(case):
     vision_process.transforms.functional.resize = note
     try:
         (video, metadata), fps = vision_process.fetch_video(
-            element, image_patch_size=PATCH[case["model"]], return_video_sample_fps=True,
-            return_video_metadata=True)
+            element,
+            image_patch_size=PATCH[case["model"]],
+            return_video_sample_fps=True,
+            return_video_metadata=True,
+        )
     finally:
         vision_process.transforms.functional.resize = resize
     return noted["first"], tuple(video.shape[-2:]), fps, metadata
 
 
 def by_transformers(case):
-    kind = (Qwen2VLVideoProcessor if case["model"].startswith("qwen2") else
-            Qwen3VLVideoProcessor)
+    kind = Qwen2VLVideoProcessor if case["model"].startswith("qwen2") else Qwen3VLVideoProcessor
     processor = kind()
     limits = case["limits"]
     size = SizeDict(
         shortest_edge=limits.get("min_pixels", processor.size["shortest_edge"]),
-        longest_edge=limits.get("max_pixels", processor.size["longest_edge"]))
-    video = torch.zeros((1, case["count"], 3, case["height"], case["width"]),
-                        dtype=torch.uint8)
+        longest_edge=limits.get("max_pixels", processor.size["longest_edge"]),
+    )
+    video = torch.zeros((1, case["count"], 3, case["height"], case["width"]), dtype=torch.uint8)
     resized = processor.resize(
-        video, size=size, resample=3, factor=PATCH[case["model"]] * 2, temporal_factor=2,
-        cap_pixels_per_frame=limits.get("cap_pixels_per_frame"))
-    metadata = VideoMetadata(total_num_frames=case["count"], fps=case["fps"] or None,
-                             frames_indices=list(range(case["count"])))
+        video,
+        size=size,
+        resample=3,
+        factor=PATCH[case["model"]] * 2,
+        temporal_factor=2,
+        cap_pixels_per_frame=limits.get("cap_pixels_per_frame"),
+    )
+    metadata = VideoMetadata(
+        total_num_frames=case["count"],
+        fps=case["fps"] or None,
+        frames_indices=list(range(case["count"])),
+    )
     # Qwen2.5's and Qwen3's processors alike.
     fps = metadata.sampled_fps
-    return (0, 0), tuple(resized.shape[-2:]), fps, {
-        "fps": metadata.fps or 24, "frames_indices": metadata.frames_indices}
+    return (
+        (0, 0),
+        tuple(resized.shape[-2:]),
+        fps,
+        {"fps": metadata.fps or 24, "frames_indices": metadata.frames_indices},
+    )
 
 
 def answer(case):
     try:
-        first, size, fps, metadata = (by_utils if case["sampling"] == "own" else
-                                      by_transformers)(case)
+        first, size, fps, metadata = (by_utils if case["sampling"] == "own" else by_transformers)(
+            case
+        )
     except (ValueError, AssertionError, RuntimeError) as error:
         return {"refused": str(error)[:60]}
-    return {"first": first, "height_out": size[0], "width_out": size[1],
-            "seconds_per_patch": 2 / fps,
-            "seconds": Qwen3VLProcessor._calculate_timestamps(
-                None, list(metadata["frames_indices"]), metadata["fps"], 2)}
+    return {
+        "first": first,
+        "height_out": size[0],
+        "width_out": size[1],
+        "seconds_per_patch": 2 / fps,
+        "seconds": Qwen3VLProcessor._calculate_timestamps(
+            None, list(metadata["frames_indices"]), metadata["fps"], 2
+        ),
+    }
 
 
 def cases():
@@ -95,10 +127,15 @@ def cases():
                 if sampling != "own" and random_.random() < 0.3:
                     limits["cap_pixels_per_frame"] = True
                 height, width = random_.choice(SIZES)
-                yield {"model": model, "sampling": sampling, "limits": limits,
-                       "count": random_.choice([1, 2, 3, 4, 5, 8, 9]),
-                       "fps": random_.choice([0, 0, 1, 0.5, 3, 29.97]),
-                       "height": height, "width": width}
+                yield {
+                    "model": model,
+                    "sampling": sampling,
+                    "limits": limits,
+                    "count": random_.choice([1, 2, 3, 4, 5, 8, 9]),
+                    "fps": random_.choice([0, 0, 1, 0.5, 3, 29.97]),
+                    "height": height,
+                    "width": width,
+                }
 
 
 def main(path):

@@ -19,7 +19,8 @@ import torch
 
 SENTENCE = (
     "The video lasts for {:.2f} seconds, and {} frames are uniformly sampled from it. These "
-    "frames are located at {}.Please answer the following questions related to this video.")
+    "frames are located at {}.Please answer the following questions related to this video."
+)
 POOLS = ["bilinear", "average", "max"]
 NEWLINES = ["grid", "frame", "one_token", "no_token"]
 
@@ -58,22 +59,47 @@ def rows(frames, pool, newline):
 def answer(case):
     limits = case["limits"]
     try:
-        taken, times = sampled(case["frames"], case["fps"], limits.get("fps", 1),
-                               limits.get("max_frames", 0), limits.get("force_sample", False))
+        taken, times = sampled(
+            case["frames"],
+            case["fps"],
+            limits.get("fps", 1),
+            limits.get("max_frames", 0),
+            limits.get("force_sample", False),
+        )
     except ValueError as error:
         return {"refused": str(error)}
-    told = SENTENCE.format(case["frames"] / case["fps"], len(taken),
-                           ",".join("{:.2f}s".format(time) for time in times))
-    digest = lambda text: hashlib.sha256(text.encode()).hexdigest()[:16]
+    told = SENTENCE.format(
+        case["frames"] / case["fps"], len(taken), ",".join("{:.2f}s".format(time) for time in times)
+    )
+
+    def digest(text):
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
     return {
-        "frames_taken": len(taken), "indices": digest(",".join(map(str, taken))),
+        "frames_taken": len(taken),
+        "indices": digest(",".join(map(str, taken))),
         "times": told if len(told) < 400 else digest(told),
         "rows": rows(len(taken), case["pool"], case["newline"]),
     }
 
 
-RATES = [30.0, 30000 / 1001, 24000 / 1001, 25.0, 60.0, 15.0, 12.5, 1.0, 0.5, 0.4, 600 / 31,
-         2.5, 1.5, 240.0, 30.000000000000004]
+RATES = [
+    30.0,
+    30000 / 1001,
+    24000 / 1001,
+    25.0,
+    60.0,
+    15.0,
+    12.5,
+    1.0,
+    0.5,
+    0.4,
+    600 / 31,
+    2.5,
+    1.5,
+    240.0,
+    30.000000000000004,
+]
 FRAMES = [1, 2, 3, 7, 30, 59, 60, 61, 119, 300, 450, 1799, 1800, 1920, 1921, 9000, 53946]
 
 
@@ -86,9 +112,13 @@ def cases():
         if draw.random() < 0.7:
             limits["max_frames"] = draw.choice([1, 2, 8, 32, 64, 110])
             limits["force_sample"] = draw.random() < 0.5
-        yield {"frames": draw.choice([*FRAMES, draw.randrange(1, 20000)]),
-               "fps": draw.choice(RATES), "limits": limits,
-               "pool": POOLS[number % 3], "newline": NEWLINES[number % 4]}
+        yield {
+            "frames": draw.choice([*FRAMES, draw.randrange(1, 20000)]),
+            "fps": draw.choice(RATES),
+            "limits": limits,
+            "pool": POOLS[number % 3],
+            "newline": NEWLINES[number % 4],
+        }
 
 
 def main(path):

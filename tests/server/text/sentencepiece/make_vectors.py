@@ -46,63 +46,116 @@ Die Straße ist schön, der Fluß auch. Où est la bibliothèque? Él comió una
 # Two columns of code points in hexadecimal: a small table; the library's own
 # rules take a quarter of a megabyte.
 RULES = "".join(
-    " ".join("%X" % ord(c) for c in a) + "\t" +
-    " ".join("%X" % ord(c) for c in b) + "\n"
-    for a, b in [("ﬁ", "fi"), ("ﬀ", "ff"), ("½", "1/2"), ("\u212b", "\u00c5"),
-                 ("e\u0301", "é"), ("\u3000", " "), ("\t", " "), ("\n", " "),
-                 ("\u200b", ""), ("Ａ", "A"), ("…", "...")])
+    " ".join("%X" % ord(c) for c in a) + "\t" + " ".join("%X" % ord(c) for c in b) + "\n"
+    for a, b in [
+        ("ﬁ", "fi"),
+        ("ﬀ", "ff"),
+        ("½", "1/2"),
+        ("\u212b", "\u00c5"),
+        ("e\u0301", "é"),
+        ("\u3000", " "),
+        ("\t", " "),
+        ("\n", " "),
+        ("\u200b", ""),
+        ("Ａ", "A"),
+        ("…", "..."),
+    ]
+)
 
-SYMBOLS = ["<|im_start|>", "<|im_end|>", "<|image_pad|>", "<|vision_start|>",
-           "<|vision_end|>"]
+SYMBOLS = ["<|im_start|>", "<|im_end|>", "<|image_pad|>", "<|vision_start|>", "<|vision_end|>"]
 CONTROL = ["<|endoftext|>", "<|c|>"]
 
 MODELS = {
     # Like T5's or ALBERT's: normalised, white space removed, no bytes.
-    "unigram": dict(model_type="unigram", vocab_size=400,
-                    normalization_rule_tsv=RULES),
+    "unigram": dict(model_type="unigram", vocab_size=400, normalization_rule_tsv=RULES),
     # Like Llama's: nothing normalised, bytes for characters in no piece.
-    "llama": dict(model_type="bpe", vocab_size=640, byte_fallback=True,
-                  normalization_rule_name="identity", split_digits=True,
-                  remove_extra_whitespaces=False,
-                  allow_whitespace_only_pieces=True),
+    "llama": dict(
+        model_type="bpe",
+        vocab_size=640,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        split_digits=True,
+        remove_extra_whitespaces=False,
+        allow_whitespace_only_pieces=True,
+    ),
     # Like chat models trained with their symbols.
-    "symbols": dict(model_type="bpe", vocab_size=660, byte_fallback=True,
-                    normalization_rule_name="identity",
-                    remove_extra_whitespaces=False,
-                    user_defined_symbols=SYMBOLS + ["\n\n", "   "],
-                    control_symbols=CONTROL, pad_id=3),
+    "symbols": dict(
+        model_type="bpe",
+        vocab_size=660,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        user_defined_symbols=SYMBOLS + ["\n\n", "   "],
+        control_symbols=CONTROL,
+        pad_id=3,
+    ),
     # Like Gemma's: no space before the text.
-    "no_prefix": dict(model_type="unigram", vocab_size=660,
-                      byte_fallback=True, add_dummy_prefix=False,
-                      normalization_rule_name="identity",
-                      remove_extra_whitespaces=False,
-                      user_defined_symbols=SYMBOLS),
+    "no_prefix": dict(
+        model_type="unigram",
+        vocab_size=660,
+        byte_fallback=True,
+        add_dummy_prefix=False,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        user_defined_symbols=SYMBOLS,
+    ),
 }
 
 OWN_TEXTS = [
-    "▁", "a▁b ▁c", "<s>", "</s>", "<unk>", "<pad>", "<s> The</s>", "<s>The",
-    "x<s>y", " <s> ", "The fox<s>The fox</s> The fox", "<0x0A>",
-    "The <unk> fox", "<s><s>", "<|c|>The fox<|c|> The fox <|c|>",
+    "▁",
+    "a▁b ▁c",
+    "<s>",
+    "</s>",
+    "<unk>",
+    "<pad>",
+    "<s> The</s>",
+    "<s>The",
+    "x<s>y",
+    " <s> ",
+    "The fox<s>The fox</s> The fox",
+    "<0x0A>",
+    "The <unk> fox",
+    "<s><s>",
+    "<|c|>The fox<|c|> The fox <|c|>",
     "<|im_start|>user\nWhat is this?<|im_end|>\n<|im_start|>assistant\nA fox.",
-    "The<|im_start|> fox", "The <|im_start|>fox", "<|im_start|>", "<|im_end|>x",
-    "<|im_start", "<|im_start|><|im_end|>", "<|endoftext|>The fox",
-    "The fox<|endoftext|>", "<|c|><|im_start|>user", "<|c|> <|im_start|> user",
-    "\n\n", "\n\nThe", "   The", "a\n\n\nb", "a    b     c",
-    " <|im_start|>x", "12345 67890", "ﬁne ½ Ａ…", "the quick brown fox",
+    "The<|im_start|> fox",
+    "The <|im_start|>fox",
+    "<|im_start|>",
+    "<|im_end|>x",
+    "<|im_start",
+    "<|im_start|><|im_end|>",
+    "<|endoftext|>The fox",
+    "The fox<|endoftext|>",
+    "<|c|><|im_start|>user",
+    "<|c|> <|im_start|> user",
+    "\n\n",
+    "\n\nThe",
+    "   The",
+    "a\n\n\nb",
+    "a    b     c",
+    " <|im_start|>x",
+    "12345 67890",
+    "ﬁne ½ Ａ…",
+    "the quick brown fox",
 ]
 
 
 def train(options):
-    lines = [l for l in PROSE.split("\n") if l]
+    lines = [line for line in PROSE.split("\n") if line]
     if "normalization_rule_tsv" in options:
         with tempfile.NamedTemporaryFile("w", delete=False) as rules:
             rules.write(options["normalization_rule_tsv"])
         options = dict(options, normalization_rule_tsv=rules.name)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, minloglevel=2,
-        hard_vocab_limit=False, character_coverage=0.98, num_threads=1,
-        **options)
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        minloglevel=2,
+        hard_vocab_limit=False,
+        character_coverage=0.98,
+        num_threads=1,
+        **options,
+    )
     proto = model_pb2.ModelProto.FromString(model.getvalue())
     # Removes the paths of the machine that ran this.
     proto.trainer_spec.ClearField("input")
@@ -112,29 +165,25 @@ def train(options):
 
 def encode(proto, text):
     types = model_pb2.ModelProto.SentencePiece
-    control = [p.piece for p in proto.pieces
-               if p.type in (types.CONTROL, types.UNKNOWN)]
+    control = [p.piece for p in proto.pieces if p.type in (types.CONTROL, types.UNKNOWN)]
     user = [p.piece for p in proto.pieces if p.type == types.USER_DEFINED]
-    model = sentencepiece.SentencePieceProcessor(
-        model_proto=proto.SerializeToString())
+    model = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
     bare = model_pb2.ModelProto()
     bare.CopyFrom(proto)
     bare.normalizer_spec.add_dummy_prefix = False
-    without = sentencepiece.SentencePieceProcessor(
-        model_proto=bare.SerializeToString())
+    without = sentencepiece.SentencePieceProcessor(model_proto=bare.SerializeToString())
     has_control = any(c in text for c in control)
-    if not has_control and not any(
-            text.startswith(u.replace("▁", " ")) for u in user):
+    if not has_control and not any(text.startswith(u.replace("▁", " ")) for u in user):
         found = model.encode(text, return_type="proto")
         return model.encode(text), [p.end for p in found.pieces]
     ids = []
-    cut = re.split("(" + "|".join(map(re.escape, sorted(
-        control, key=len, reverse=True))) + ")", text)
+    cut = re.split(
+        "(" + "|".join(map(re.escape, sorted(control, key=len, reverse=True))) + ")", text
+    )
     for i, part in enumerate(cut):
         if part in control:
             ids.append(model.piece_to_id(part))
-        elif i == 0 and not any(
-                part.startswith(u.replace("▁", " ")) for u in user):
+        elif i == 0 and not any(part.startswith(u.replace("▁", " ")) for u in user):
             ids += model.encode(part)
         else:
             ids += without.encode(part)
@@ -146,12 +195,31 @@ def main():
     texts = json.load(open(os.path.join(HERE, "../bpe/testdata/texts.json")))
     texts += OWN_TEXTS
     pick = random.Random(7)
-    snippets = ["The fox", " ", "  ", "\n", "<s>", "</s>", "<|c|>", "12",
-                "<|im_start|>", "<|im_end|>", "é", "😀", "这是", "x", " a",
-                "\n\n", "   ", "▁", "Straße", "<|image_pad|>", "<unk>"]
+    snippets = [
+        "The fox",
+        " ",
+        "  ",
+        "\n",
+        "<s>",
+        "</s>",
+        "<|c|>",
+        "12",
+        "<|im_start|>",
+        "<|im_end|>",
+        "é",
+        "😀",
+        "这是",
+        "x",
+        " a",
+        "\n\n",
+        "   ",
+        "▁",
+        "Straße",
+        "<|image_pad|>",
+        "<unk>",
+    ]
     for _ in range(150):
-        texts.append("".join(pick.choice(snippets)
-                             for _ in range(pick.randint(1, 8))))
+        texts.append("".join(pick.choice(snippets) for _ in range(pick.randint(1, 8))))
     for name, options in MODELS.items():
         proto = train(options)
         with open(os.path.join(OUT, name + ".model"), "wb") as file:
@@ -164,12 +232,11 @@ def main():
 
 def hugging_face(texts):
     from transformers import LlamaTokenizer
+
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(os.path.join(OUT, "llama.model"),
-                    os.path.join(folder, "tokenizer.model"))
+        shutil.copy(os.path.join(OUT, "llama.model"), os.path.join(folder, "tokenizer.model"))
         tokenizer = LlamaTokenizer.from_pretrained(folder, legacy=False)
-    vectors = [[t, tokenizer.encode(t, add_special_tokens=False)]
-               for t in texts]
+    vectors = [[t, tokenizer.encode(t, add_special_tokens=False)] for t in texts]
     with open(os.path.join(OUT, "llama.hf.json"), "w") as file:
         json.dump(vectors, file, ensure_ascii=True, separators=(",", ":"))
 

@@ -45,10 +45,18 @@ def word(who, number, part=0):
 
 
 def make_tool(name="weather"):
-    return {"type": "function", "function": {
-        "name": name, "description": "Of the <day> & more",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string", "description": "A city"}},
-                       "required": ["city"]}}}
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "Of the <day> & more",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string", "description": "A city"}},
+                "required": ["city"],
+            },
+        },
+    }
 
 
 def make(*turns, tools=None, **beside):
@@ -58,7 +66,9 @@ def make(*turns, tools=None, **beside):
     for number, turn in enumerate(turns):
         role, *what = turn.split(":")
         name = {"u": "user", "a": "assistant", "s": "system", "t": "tool"}.get(role, role)
-        who = {"user": "user", "assistant": "says", "system": "system", "tool": "tool"}.get(name, "other")
+        who = {"user": "user", "assistant": "says", "system": "system", "tool": "tool"}.get(
+            name, "other"
+        )
         said = "Well, " + word(who, number) + "."
         if "unicode" in what:
             said = "naïve 你好 😀 " + said
@@ -70,7 +80,10 @@ def make(*turns, tools=None, **beside):
         elif "absent" in what:
             del message["content"]
         elif "parts" in what:
-            message["content"] = [{"type": "text", "text": said}, {"type": "text", "text": word(who, number, 1)}]
+            message["content"] = [
+                {"type": "text", "text": said},
+                {"type": "text", "text": word(who, number, 1)},
+            ]
         elif "within" in what:
             message["content"] = f"<think>\nHm, {word('thinks', number)}.\n</think>\n\n{said}"
         if "think" in what:
@@ -83,9 +96,16 @@ def make(*turns, tools=None, **beside):
             for part in range(count):
                 arguments = {"city": word("calls", number, part)}
                 called.append(f"call{number}{part}000"[:9])
-                message.setdefault("tool_calls", []).append({
-                    "type": "function", "id": called[-1], "function": {
-                        "name": "weather", "arguments": json.dumps(arguments) if "text" in what else arguments}})
+                message.setdefault("tool_calls", []).append(
+                    {
+                        "type": "function",
+                        "id": called[-1],
+                        "function": {
+                            "name": "weather",
+                            "arguments": json.dumps(arguments) if "text" in what else arguments,
+                        },
+                    }
+                )
         if name == "tool":
             message["tool_call_id"] = called.pop(0) if called else "call00000"
             message["name"] = "weather"
@@ -144,10 +164,16 @@ class Oracle:
 
     def render(self, template, row, messages):
         """The text and its ids, or the error."""
-        given = {"tools": row.get("tools"), "documents": row.get("documents"), "chat_template": template}
+        given = {
+            "tools": row.get("tools"),
+            "documents": row.get("documents"),
+            "chat_template": template,
+        }
         try:
             text = self.tokenizer.apply_chat_template(messages, tokenize=False, **given)
-            encoded = self.tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True, **given)
+            encoded = self.tokenizer.apply_chat_template(
+                messages, tokenize=True, return_dict=True, **given
+            )
             return text, encoded["input_ids"], None
         except Exception as error:  # whatever a template raises
             return None, None, str(error)
@@ -166,7 +192,11 @@ def inspect(command, oracle, template, rows):
     """What the command says of each conversation."""
     done = subprocess.run(
         [*command, "--chat-template", template, "--tokenizer", oracle.file, "--text"],
-        input="".join(json.dumps(row) + "\n" for row in rows), capture_output=True, text=True, check=False)
+        input="".join(json.dumps(row) + "\n" for row in rows),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     return answers if len(answers) == len(rows) else [{"error": done.stderr.strip()}] * len(rows)
 
@@ -193,7 +223,11 @@ def check_supervised(row, got, has_marks):
         if learnt != (match[1].lower() in OF_ASSISTANT):
             wrong.append(f"{match[0]} is {'supervised' if learnt else 'not supervised'}")
         # The end of its turn, where the template does not mark what is learnt.
-        if has_marks or match[1].lower() not in OF_ASSISTANT or (number + 1 < len(found) and found[number + 1][2] == match[2]):
+        if (
+            has_marks
+            or match[1].lower() not in OF_ASSISTANT
+            or (number + 1 < len(found) and found[number + 1][2] == match[2])
+        ):
             continue
         end = END.match(text, match.end() + (text[match.end() : match.end() + 1] == "."))
         if end and not is_learnt(end.start(1), end.end(1)):
@@ -212,8 +246,14 @@ def compare(answer, row, template, oracle):
         if error is None:
             return "REFUSED", answer["error"]
         is_same = error in answer["error"]
-        return ("refused by both", "") if is_same else ("DIFFERS", f"{answer['error']}, wanted {error}")
-    if not is_equal(answer["text"], text):  # a text became a part, where the template writes parts alone
+        return (
+            ("refused by both", "")
+            if is_same
+            else ("DIFFERS", f"{answer['error']}, wanted {error}")
+        )
+    if not is_equal(
+        answer["text"], text
+    ):  # a text became a part, where the template writes parts alone
         text, ids, error = oracle.render(template, row, as_parts(row["messages"]))
     if not is_equal(answer["text"], text):
         return "DIFFERS", f"{answer['text']!r}, wanted {text!r} {error or ''}"
@@ -235,19 +275,29 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("--server", required=True)
     arguments.add_argument("--tokenizer", required=True)
-    arguments.add_argument("--model", help="of inspect conversation: the turns' boundaries are this model's")
-    arguments.add_argument("--all", action="store_true", help="print also what is refused or left out by name")
+    arguments.add_argument(
+        "--model", help="of inspect conversation: the turns' boundaries are this model's"
+    )
+    arguments.add_argument(
+        "--all", action="store_true", help="print also what is refused or left out by name"
+    )
     arguments.add_argument("folders", nargs="+")
     given = arguments.parse_args()
-    command = [given.server, "inspect", "conversation"] + (["--model", given.model] if given.model else [])
+    command = [given.server, "inspect", "conversation"] + (
+        ["--model", given.model] if given.model else []
+    )
     counts = collections.Counter()
-    templates = sorted(path for folder in given.folders for path in pathlib.Path(folder).rglob("*.jinja"))
+    templates = sorted(
+        path for folder in given.folders for path in pathlib.Path(folder).rglob("*.jinja")
+    )
     rows = ROWS + MORE
     with tempfile.TemporaryDirectory() as folder:
         oracle = Oracle(given.tokenizer, folder)
         for path in templates:
             template = path.read_text(encoding="utf-8")
-            for number, (row, answer) in enumerate(zip(rows, inspect(command, oracle, str(path), rows))):
+            for number, (row, answer) in enumerate(
+                zip(rows, inspect(command, oracle, str(path), rows))
+            ):
                 kind, more = compare(answer, row, template, oracle)
                 counts[kind] += 1
                 if kind.isupper() or given.all and more:

@@ -175,13 +175,15 @@ A: {% generation %}{{ message['content'] }}{{ eos_token }}{% endgeneration %}
     # Reasoning after the last question alone, as of Qwen 3, without a switch.
     "thinks_last": THINKS.replace("KEEPS", "false"),
     # As of Qwen 3.6, GLM 5, Nemotron 3 and DeepSeek: with one.
-    "preserves": THINKS.replace("KEEPS", "preserve_thinking is defined and preserve_thinking is true"),
+    "preserves": THINKS.replace(
+        "KEEPS", "preserve_thinking is defined and preserve_thinking is true"
+    ),
     "clears": THINKS.replace("KEEPS", "clear_thinking is defined and not clear_thinking"),
     "truncates": "{%- set truncate_history_thinking = truncate_history_thinking "
-                 "if truncate_history_thinking is defined else true %}\n"
-                 + THINKS.replace("KEEPS", "not truncate_history_thinking"),
-    "keeps_all": "{%- set drop_thinking = drop_thinking | default(false) %}" + THINKS.replace(
-        "KEEPS", "not drop_thinking"),
+    "if truncate_history_thinking is defined else true %}\n"
+    + THINKS.replace("KEEPS", "not truncate_history_thinking"),
+    "keeps_all": "{%- set drop_thinking = drop_thinking | default(false) %}"
+    + THINKS.replace("KEEPS", "not drop_thinking"),
     # As of LFM 2.5: reasoning within the text.
     "past": """\
 {{- bos_token }}
@@ -293,60 +295,130 @@ A: {% generation %}{{ message['content'] }}{{ eos_token }}{% endgeneration %}
 {%- for m in messages %}{{ loop.index ~ '. ' ~ m.role ~ ': ' ~ m.content ~ '\\n' }}{% endfor %}""",
 }
 
-TOOL = {"type": "function", "function": {
-    "name": "weather", "description": "The <b>weather</b> & more",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The <b>weather</b> & more",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
+    },
+}
 
 
 def calls(arguments):
-    return [{"type": "function", "id": "c1", "function": {"name": "weather", "arguments": arguments}}]
+    return [
+        {"type": "function", "id": "c1", "function": {"name": "weather", "arguments": arguments}}
+    ]
 
 
 ROWS = [
     {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi.\n"}]},
-    {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "naïve 你好 😀"},
-                  {"role": "assistant", "content": "안녕 <think>no</think> é"}, {"role": "user", "content": " again "},
-                  {"role": "assistant", "content": "Yes & <b>"}]},
-    {"messages": [{"role": "user", "content": "Rain?"},
-                  {"role": "assistant", "content": "", "tool_calls": calls({"city": "Łódź"})},
-                  {"role": "tool", "tool_call_id": "c1", "name": "weather", "content": "{\"rain\": true}"},
-                  {"role": "tool", "tool_call_id": "c2", "name": "weather", "content": "42"},
-                  {"role": "assistant", "content": "It rains."}], "tools": [TOOL]},
-    {"messages": [{"role": "user", "content": "Again?"},
-                  {"role": "assistant", "content": "Looking", "tool_calls": calls("{\"city\": \"Rome\"}")}],
-     "tools": [TOOL, TOOL]},
-    {"messages": [{"role": "user", "content": "Why?"},
-                  {"role": "assistant", "content": "Because.", "reasoning_content": "\nI think.\n"},
-                  {"role": "user", "content": "And?"},
-                  {"role": "assistant", "content": "So.", "thinking": "Short."}]},
-    {"messages": [{"role": "user", "content": [{"type": "text", "text": "Look "}, {"type": "text", "text": "here"}]},
-                  {"role": "assistant", "content": [{"type": "text", "text": "I see."}]}]},
-    {"messages": [{"role": "user", "content": "a"}, {"role": "critic", "content": "b"},
-                  {"role": "assistant", "content": "c"}, {"role": "stop", "content": "d"},
-                  {"role": "user", "content": "e"}]},
-    {"messages": [{"role": "developer", "content": "x"}, {"role": "user", "name": "ann", "content": "y"},
-                  {"role": "ipython", "content": "z"}, {"role": "assistant", "content": "w"}],
-     "documents": [{"title": "T", "text": "t"}]},
-    {"messages": [{"role": "system", "content": "Be fair."}, {"role": "user", "content": "Who?"},
-                  {"role": "assistant", "content": "", "reasoning_content": "First thought.",
-                   "tool_calls": [{"type": "function", "id": "abc123def",
-                                   "function": {"name": "weather", "arguments": {"city": "Oslo"}}}]},
-                  {"role": "tool", "tool_call_id": "abc123def", "name": "weather", "content": "wet"},
-                  {"role": "assistant", "content": "It is wet.", "reasoning_content": "Second thought."},
-                  {"role": "user", "content": "Sure?"},
-                  {"role": "assistant", "content": "Yes.", "reasoning_content": "Third thought."}],
-     "tools": [TOOL]},
-    {"messages": [{"role": "user", "content": "Sum?"},
-                  {"role": "assistant", "content": "<think>\n2 and 2\n</think>\n\n4"},
-                  {"role": "user", "content": "Sure?"},
-                  {"role": "assistant", "content": "<think>\nagain\n</think>\n\nYes."}]},
+    {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "naïve 你好 😀"},
+            {"role": "assistant", "content": "안녕 <think>no</think> é"},
+            {"role": "user", "content": " again "},
+            {"role": "assistant", "content": "Yes & <b>"},
+        ]
+    },
+    {
+        "messages": [
+            {"role": "user", "content": "Rain?"},
+            {"role": "assistant", "content": "", "tool_calls": calls({"city": "Łódź"})},
+            {"role": "tool", "tool_call_id": "c1", "name": "weather", "content": '{"rain": true}'},
+            {"role": "tool", "tool_call_id": "c2", "name": "weather", "content": "42"},
+            {"role": "assistant", "content": "It rains."},
+        ],
+        "tools": [TOOL],
+    },
+    {
+        "messages": [
+            {"role": "user", "content": "Again?"},
+            {"role": "assistant", "content": "Looking", "tool_calls": calls('{"city": "Rome"}')},
+        ],
+        "tools": [TOOL, TOOL],
+    },
+    {
+        "messages": [
+            {"role": "user", "content": "Why?"},
+            {"role": "assistant", "content": "Because.", "reasoning_content": "\nI think.\n"},
+            {"role": "user", "content": "And?"},
+            {"role": "assistant", "content": "So.", "thinking": "Short."},
+        ]
+    },
+    {
+        "messages": [
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "Look "}, {"type": "text", "text": "here"}],
+            },
+            {"role": "assistant", "content": [{"type": "text", "text": "I see."}]},
+        ]
+    },
+    {
+        "messages": [
+            {"role": "user", "content": "a"},
+            {"role": "critic", "content": "b"},
+            {"role": "assistant", "content": "c"},
+            {"role": "stop", "content": "d"},
+            {"role": "user", "content": "e"},
+        ]
+    },
+    {
+        "messages": [
+            {"role": "developer", "content": "x"},
+            {"role": "user", "name": "ann", "content": "y"},
+            {"role": "ipython", "content": "z"},
+            {"role": "assistant", "content": "w"},
+        ],
+        "documents": [{"title": "T", "text": "t"}],
+    },
+    {
+        "messages": [
+            {"role": "system", "content": "Be fair."},
+            {"role": "user", "content": "Who?"},
+            {
+                "role": "assistant",
+                "content": "",
+                "reasoning_content": "First thought.",
+                "tool_calls": [
+                    {
+                        "type": "function",
+                        "id": "abc123def",
+                        "function": {"name": "weather", "arguments": {"city": "Oslo"}},
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": "abc123def", "name": "weather", "content": "wet"},
+            {"role": "assistant", "content": "It is wet.", "reasoning_content": "Second thought."},
+            {"role": "user", "content": "Sure?"},
+            {"role": "assistant", "content": "Yes.", "reasoning_content": "Third thought."},
+        ],
+        "tools": [TOOL],
+    },
+    {
+        "messages": [
+            {"role": "user", "content": "Sum?"},
+            {"role": "assistant", "content": "<think>\n2 and 2\n</think>\n\n4"},
+            {"role": "user", "content": "Sure?"},
+            {"role": "assistant", "content": "<think>\nagain\n</think>\n\nYes."},
+        ]
+    },
 ]
 
 VARIABLES = {"bos_token": "<s>", "eos_token": "</s>"}
 SWITCHES = {
     "preserves": {"keep": {"preserve_thinking": True}, "last": {"preserve_thinking": False}},
     "clears": {"keep": {"clear_thinking": False}, "last": {"clear_thinking": True}},
-    "truncates": {"keep": {"truncate_history_thinking": False}, "last": {"truncate_history_thinking": True}},
+    "truncates": {
+        "keep": {"truncate_history_thinking": False},
+        "last": {"truncate_history_thinking": True},
+    },
     "keeps_all": {"keep": {"drop_thinking": False}, "last": {"drop_thinking": True}},
     "past": {"keep": {"keep_past_thinking": True}},
 }
@@ -356,9 +428,15 @@ NEVER_KEEP = ["thoughts", "thinks_last"]
 
 def render(template, row, messages, prompt=False, **switches):
     texts, spans = render_jinja_template(
-        [messages], tools=row.get("tools"), documents=row.get("documents"), chat_template=template,
-        return_assistant_tokens_mask="{% generation %}" in template, add_generation_prompt=prompt,
-        **VARIABLES, **switches)
+        [messages],
+        tools=row.get("tools"),
+        documents=row.get("documents"),
+        chat_template=template,
+        return_assistant_tokens_mask="{% generation %}" in template,
+        add_generation_prompt=prompt,
+        **VARIABLES,
+        **switches,
+    )
     return texts[0], spans[0] if spans else []
 
 
@@ -370,10 +448,18 @@ def given(row, mode="template"):
         said = message.get("reasoning_content") or message.get("thinking")
         if said is not None:
             message = {"thinking": said, **message, "reasoning_content": said}
-        if message["role"] == "assistant" and (mode == "drop" or mode == "last" and i < max(questions)):
-            message = {key: value for key, value in message.items() if key not in ("reasoning_content", "thinking")}
+        if message["role"] == "assistant" and (
+            mode == "drop" or mode == "last" and i < max(questions)
+        ):
+            message = {
+                key: value
+                for key, value in message.items()
+                if key not in ("reasoning_content", "thinking")
+            }
             if isinstance(message["content"], str):
-                message["content"] = re.sub(r"^<think>.*?</think>\n*", "", message["content"], flags=re.S)
+                message["content"] = re.sub(
+                    r"^<think>.*?</think>\n*", "", message["content"], flags=re.S
+                )
         messages.append(dict(message))
     return messages
 
@@ -395,7 +481,9 @@ def thoughts(row, mode="keep"):
 def by_prefixes(template, row, messages, text, **switches):
     """The supervised pieces, or None where the template changes earlier turns."""
     pieces = []
-    alone = render(template, {}, [{"role": "user", "content": "q"}, {"role": "assistant", "content": "zz"}])[0]
+    alone = render(
+        template, {}, [{"role": "user", "content": "q"}, {"role": "assistant", "content": "zz"}]
+    )[0]
     is_open = alone.split("zz")[-1].strip() == ""  # the end of a turn comes with the next one
     for i, message in enumerate(messages):
         if message["role"] != "assistant":
@@ -409,7 +497,10 @@ def by_prefixes(template, row, messages, text, **switches):
         while begin < min(len(asked), len(whole)) and asked[begin] == whole[begin]:
             begin += 1
         follows = re.match(r"\s*<[^<>\s]+>", text[len(whole) :]) if is_open else None
-        pieces.append(re.sub(r"^\s*<think>\s*</think>\s*", "", whole[begin:]) + (follows[0] if follows else ""))
+        pieces.append(
+            re.sub(r"^\s*<think>\s*</think>\s*", "", whole[begin:])
+            + (follows[0] if follows else "")
+        )
     return pieces
 
 
@@ -438,14 +529,22 @@ def main():
                     else:
                         case["pieces"] = by_prefixes(template, sample, messages, text, **switches)
                     case["text"] = text
-                    if mode != "template" and not all(one in text for one in thoughts(sample, mode)):
+                    if mode != "template" and not all(
+                        one in text for one in thoughts(sample, mode)
+                    ):
                         case = {"template": name, "row": row, "reasoning": mode, "refused": True}
                 except Exception as error:
                     case["error"] = str(error)
                 if name == "date" and "error" not in case:
                     continue  # the clock's; the test gives a date of its own
                 cases.append(case)
-    out = {"templates": TEMPLATES, "rows": ROWS, "variables": VARIABLES, "never_keep": NEVER_KEEP, "cases": cases}
+    out = {
+        "templates": TEMPLATES,
+        "rows": ROWS,
+        "variables": VARIABLES,
+        "never_keep": NEVER_KEEP,
+        "cases": cases,
+    }
     os.makedirs(os.path.join(HERE, "testdata"), exist_ok=True)
     with open(os.path.join(HERE, "testdata", "templates.json"), "w", encoding="utf-8") as file:
         json.dump(out, file, ensure_ascii=False, separators=(",", ":"))

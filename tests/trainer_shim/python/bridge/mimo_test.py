@@ -14,7 +14,7 @@ import ballast
 from tests.harness import tools
 from tests.trainer_shim.python.bridge import pretrain_test as common
 
-import megatron.bridge.training.pretrain_megatron_mimo  # noqa: I001  after without_gpu
+import megatron.bridge.training.pretrain_megatron_mimo  # noqa: F401  after without_gpu
 import model as models
 from ballast.adapters import bridge_iterators, bridge_provider, megatron_bridge
 

@@ -157,9 +157,7 @@ def run(rank, address, folder):
         loader={"device": "cpu", "array": "torch"},
     )  # fmt: skip
     validation = ValidationConfig(eval_interval=STEPS, eval_iters=0)
-    cfg = pretrain.container(
-        provider(thinker(Qwen3OmniCase.ids)), dataset, validation, STEPS
-    )
+    cfg = pretrain.container(provider(thinker(Qwen3OmniCase.ids)), dataset, validation, STEPS)
     seen = pretrain.pretrained(cfg, forward_step)
     if rank == 0:
         torch.save(seen, folder + "/seen.pt")
@@ -199,9 +197,7 @@ class OmniTest(tools.ToolTest):
         os.mkdir(folder)
         with self.served() as (address,):
             wanted, gradients = pretrain.apart(reference, address)
-            processes.start_processes(
-                run, (address, folder), pretrain.RANKS, start_method="fork"
-            )
+            processes.start_processes(run, (address, folder), pretrain.RANKS, start_method="fork")
         seen = torch.load(folder + "/seen.pt")
         losses = [found["lm loss"] for found in seen["losses"]]
         self.assertEqual(len(losses), STEPS)
@@ -240,7 +236,9 @@ class OmniTest(tools.ToolTest):
                 file.writeframes(heard.astype(numpy.int16).tobytes())
             parts = [{"type": "audio", "audio": "%d.wav" % i}]
             if i % 3 == 1:
-                parts.append({"type": "image", "image": picture("%d.png" % i, 64, 64 + 32 * (i % 2))})
+                parts.append(
+                    {"type": "image", "image": picture("%d.png" % i, 64, 64 + 32 * (i % 2))}
+                )
             if i % 4 > 1:
                 frames = [picture("%d.%d.png" % (i, k), 64, 64) for k in range(2 + 2 * (i % 2))]
                 parts.insert(i % 3, {"type": "video", "video": frames})

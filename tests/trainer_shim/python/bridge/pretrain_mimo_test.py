@@ -28,7 +28,7 @@ if not os.path.exists(MEGATRON_LM + "/examples/mimo/pretrain_mimo.py"):
     sys.exit(0)
 sys.path.append(MEGATRON_LM)
 
-import megatron.training.training  # noqa: E402  after without_gpu
+import megatron.training.training  # noqa: E402, F401  after without_gpu
 
 import model as models  # noqa: E402
 from ballast.adapters import megatron_bridge, megatron_lm  # noqa: E402

@@ -19,7 +19,7 @@ import ballast
 from tests.harness import tools
 from tests.trainer_shim.python.bridge import without_gpu  # noqa: F401
 
-import megatron.bridge.training.pretrain  # noqa: E402  once, for all processes
+import megatron.bridge.training.pretrain  # noqa: E402, F401  once, for all processes
 
 import model as models  # noqa: E402
 from ballast import FailedPrecondition, InvalidArgument  # noqa: E402

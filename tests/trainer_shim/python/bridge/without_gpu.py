@@ -96,8 +96,8 @@ def replace_cuda():
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved"):
         setattr(cuda, name, lambda *_: 0)
     cuda.get_rng_state = cuda.random.get_rng_state = lambda *_, **__: torch.get_rng_state()
-    cuda.set_rng_state = cuda.random.set_rng_state = lambda state, *_, **__: (
-        torch.set_rng_state(state)
+    cuda.set_rng_state = cuda.random.set_rng_state = lambda state, *_, **__: torch.set_rng_state(
+        state
     )
     cuda.Stream = cuda.Event = Idle
     cuda.current_stream = cuda.default_stream = lambda *_: Idle()

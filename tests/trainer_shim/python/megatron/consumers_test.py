@@ -64,7 +64,9 @@ class ConsumersTest(unittest.TestCase):
         """Of every sample, with padding between the samples, whatever makes the bounds."""
         given = {key: torch.from_numpy(value) if hasattr(value, "shape") else value
                  for key, value in formulas.batch().items()}  # fmt: skip
-        text = {key: value for key, value in given.items() if not key.startswith(("pixel", "image"))}
+        text = {
+            key: value for key, value in given.items() if not key.startswith(("pixel", "image"))
+        }
         tokens, labels, mask, _, _, params, _ = megatron_core.get_batch(given, PackedSeqParams)
         of_lists = megatron_lm.batch_list(text)
         bounds = {
@@ -121,12 +123,14 @@ class ConsumersTest(unittest.TestCase):
             model, tiles, inputs["input_ids"][..., None].float(), inputs["input_ids"],
             inputs["loss_mask"], inputs["labels"], False, None, -200, inputs["num_image_tiles"],
         )  # fmt: skip
-        self.assertEqual(embedding.flatten().tolist(),
-                         [7, 100, 100, 101, 101, 8, 102, 102, 9, 1, 2, 3])
+        self.assertEqual(
+            embedding.flatten().tolist(), [7, 100, 100, 101, 101, 8, 102, 102, 9, 1, 2, 3]
+        )
         supervised = labels.masked_fill(mask == 0, -100)
         # Not those of image tokens, nor the one before an image.
-        self.assertEqual(supervised.tolist(),
-                         [[-100, -100, -100, -100, -100, -100, -100, -100, 1, 2, 3, -100]])
+        self.assertEqual(
+            supervised.tolist(), [[-100, -100, -100, -100, -100, -100, -100, -100, 1, 2, 3, -100]]
+        )
 
     def test_names_that_the_model_would_ignore_are_refused(self):
         with single.process():

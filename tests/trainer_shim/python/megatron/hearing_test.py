@@ -70,7 +70,10 @@ def joined(texts, module):
         else:
             given[key] = torch.zeros(0, 4)
     if module == "audios" and not len(given["audio_feature_lengths"]):
-        given["input_features"], given["audio_feature_lengths"] = torch.zeros(4, 4), torch.tensor([4])
+        given["input_features"], given["audio_feature_lengths"] = (
+            torch.zeros(4, 4),
+            torch.tensor([4]),
+        )
         given["audio_cu_rows"], given.dummy_clip = torch.tensor([0, 4]), True
     given.step_totals, given.step = texts[0].step_totals, 0
     given.micro_batch, given._schedule = texts[0].micro_batch, schedule

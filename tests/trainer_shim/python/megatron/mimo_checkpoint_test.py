@@ -118,9 +118,7 @@ class MimoCheckpointTest(tools.CorpusTest):
         self.ok("ballast-server", "index", "--config", config)
         address = "unix:" + self.folder + "/a.sock"
         with self.server(config, address):
-            processes.start_processes(
-                run, (address, self.folder), nprocs=3, start_method="fork"
-            )
+            processes.start_processes(run, (address, self.folder), nprocs=3, start_method="fork")
 
 
 if __name__ == "__main__":

@@ -179,7 +179,9 @@ class MimoTest(unittest.TestCase):
         # Hugging Face's model over rows that are put in their places here.
         ids = given["input_ids"]
         rows = self.source.model.language_model.embed_tokens(ids).clone()
-        seen = self.source.model.visual(given["pixel_values"], given["image_grid_thw"]).pooler_output
+        seen = self.source.model.visual(
+            given["pixel_values"], given["image_grid_thw"]
+        ).pooler_output
         rows[ids == IDS["image"]] = torch.cat(tuple(seen)) if isinstance(seen, tuple) else seen
         ears = model.modality_submodules["audios"].encoders["whisper_encoder"]
         pairs = given["input_features"].reshape(-1, 2, 4).mean(1)
@@ -225,7 +227,6 @@ class MimoTest(unittest.TestCase):
                 to_mimo = megatron_bridge.Mimo(loader, model=model, **options)
                 to_mimo(given)
 
-        heard = with_clips(batch(GRIDS), [6])
         refused(InvalidArgument, "audio_modality: found 'audios'; .* ignore the clips",
                 self.job(dp=1), self.model)  # fmt: skip
         model = hearing_model(self.source)
@@ -246,7 +247,9 @@ class MimoTest(unittest.TestCase):
         deaf.totals = types.SimpleNamespace(clips=2, images=0, videos=0)
         refused(FailedPrecondition, "2 clips of audio in a job without the module audio",
                 self.job(), None, deaf)  # fmt: skip
-        with self.assertRaisesRegex(InvalidArgument, "argument x: found no 'pixels' of the batch's"):
+        with self.assertRaisesRegex(
+            InvalidArgument, "argument x: found no 'pixels' of the batch's"
+        ):
             megatron_bridge.forward_inputs(
                 with_clips(batch([]), [4]), audio_encoders={"e": {"x": "pixels"}}
             )
@@ -273,6 +276,7 @@ class MimoTest(unittest.TestCase):
         def parallel(model):
             """In the wrappers of Bridge: Float16Module around all, data parallelism around
             the modality."""
+
             class Wrapper(torch.nn.Module):
                 def __init__(self, module):
                     super().__init__()

@@ -30,7 +30,11 @@ from tests.trainer_shim.python.megatron.mimo_test import AUDIO, IDS, hearing_mod
 VOCABULARY = 320
 TOKENS = {**IDS, "audio": AUDIO, "end_of_text": 261, "pad": 261, "im_start": 262, "im_end": 263}
 #: The trainer's modules, the job's, and the ranks of each.
-MODULES = {"audios": ("audio", [0]), "images": ("vision", [1, 2]), "language": ("language", [3, 4, 5])}
+MODULES = {
+    "audios": ("audio", [0]),
+    "images": ("vision", [1, 2]),
+    "language": ("language", [3, 4, 5]),
+}
 CONFIG = """
 sources: [{name: shown, format: jsonl, path: shown.jsonl, media_root: .}]
 model: {profile: qwen2_5_omni, tokenizer: bytes, chat_template: chatml, max_pixels: 12544,
@@ -85,7 +89,9 @@ def whole_model(source, address, path):
     total = 0.0
     kinds = set()
     modules = [module for module, _ in sorted(MODULES.values(), key=lambda each: each[1][0])]
-    with ballast.Loader(address, modules, dp_rank=0, device="cpu", array="torch", steps=1) as loader:
+    with ballast.Loader(
+        address, modules, dp_rank=0, device="cpu", array="torch", steps=1
+    ) as loader:
         to_mimo = megatron_bridge.Mimo(loader, model=model, dummy_image="drop")
         for batch in loader:
             kinds |= {(images > 0, videos > 0) for images, videos in
@@ -197,7 +203,9 @@ class SplitHearingTest(tools.ToolTest):
         for i in range(24):
             parts = []
             if i % 3 == 1:
-                parts.append({"type": "image", "image": picture("%d.png" % i, 56, 56 + 28 * (i % 2))})
+                parts.append(
+                    {"type": "image", "image": picture("%d.png" % i, 56, 56 + 28 * (i % 2))}
+                )
             if i % 4 > 1:
                 frames = [picture("%d.%d.png" % (i, k), 56, 56) for k in range(2 + 2 * (i % 2))]
                 parts.insert(i % 2, {"type": "video", "video": frames})

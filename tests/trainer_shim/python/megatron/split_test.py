@@ -25,7 +25,9 @@ class SplitTest(split_job.SplitJobTest):
 
     def test_a_tower_without_the_hook_refuses_the_batch(self):
         ids = {"image": 256, "video": 257, "vision_start": 258, "vision_end": 259}
-        tower = models.Tower(copy.deepcopy(models.hugging_face(ids, VOCABULARY, layers=1).model.visual))
+        tower = models.Tower(
+            copy.deepcopy(models.hugging_face(ids, VOCABULARY, layers=1).model.visual)
+        )
         batch = {
             "input_ids": torch.tensor([[1, 256, 256, 2]]), "pixel_values": torch.zeros(8, 1176),
             "image_grid_thw": torch.tensor([[1, 2, 4]]), "embedding_send_host": torch.tensor([2]),

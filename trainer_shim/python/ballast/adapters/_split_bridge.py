@@ -49,9 +49,7 @@ class SplitBridge(BridgeCommunicator):  # type: ignore[misc]
     """BridgeCommunicator whose rows go by an encoder's plans in the pipeline's batches. The
     leader of the tensor ranks exchanges, and the others get its rows."""
 
-    def __init__(
-        self, pipeline: SplitPipelineCommunicator, encoder: str, *arguments: Any
-    ) -> None:
+    def __init__(self, pipeline: SplitPipelineCommunicator, encoder: str, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._pipeline = pipeline
         self._encoder = encoder

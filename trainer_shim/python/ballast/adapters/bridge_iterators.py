@@ -360,15 +360,11 @@ def micro_batches(cfg: Any, split: str, ranks: int = 1) -> Optional[int]:
     Args:
         ranks: as `check_sizes` takes it.
     """
-    size, micro = (
-        counted(cfg, split, key)[1] for key in ("global_batch_size", "micro_batch_size")
-    )
+    size, micro = (counted(cfg, split, key)[1] for key in ("global_batch_size", "micro_batch_size"))
     return None if size is None or micro is None else size // (micro * ranks)
 
 
-def check_sizes(
-    cfg: Any, split: str, job: Mapping[str, Any], step: int, ranks: int = 1
-) -> None:
+def check_sizes(cfg: Any, split: str, job: Mapping[str, Any], step: int, ranks: int = 1) -> None:
     """Refuses a trainer that counts other samples of a split than it gets.
 
     Args:

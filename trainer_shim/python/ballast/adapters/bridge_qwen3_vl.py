@@ -70,9 +70,7 @@ class Qwen3VlStep:
         return inputs
 
 
-def step_rows(
-    batch: Batch, pad: int, rows: Optional[int], length: Optional[int]
-) -> Dict[str, Any]:
+def step_rows(batch: Batch, pad: int, rows: Optional[int], length: Optional[int]) -> Dict[str, Any]:
     """The text of a batch, a sample a row, for steps whose models compute positions. `rows` and
     `length`: `micro_batch_size` and `seq_length` of Qwen3VlStep."""
     require_ids(batch)

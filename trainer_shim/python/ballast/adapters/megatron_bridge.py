@@ -132,7 +132,7 @@ class Mimo:
             raise FailedPrecondition(
                 "balance.placement: found split with the module audio in processes of all modules, "
                 "in which %s does not move its rows; wanted topology.colocated: false, paired, or "
-                "ballast.exchange_embeddings with module=\"audio\"" % _CONSUMER
+                'ballast.exchange_embeddings with module="audio"' % _CONSUMER
             )
         self._hears = layout.audio is not None
         if layout.language is not None:

@@ -340,8 +340,7 @@ class ContextImages:
             raise FailedPrecondition(
                 "found a pass without the %d deepstack features of the rows; its layers would "
                 "train without them: call images.deepstack() in each pass and give the model its "
-                "result"
-                % (self._rows.shape[1] - 1)
+                "result" % (self._rows.shape[1] - 1)
             )
 
     def backward(self) -> None:

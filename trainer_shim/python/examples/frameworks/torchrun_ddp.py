@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plain PyTorch under torchrun, data parallel.
 
-    torchrun --nproc-per-node 2 torchrun_ddp.py --server 127.0.0.1:7070 --steps 20
+torchrun --nproc-per-node 2 torchrun_ddp.py --server 127.0.0.1:7070 --steps 20
 """
 
 import argparse

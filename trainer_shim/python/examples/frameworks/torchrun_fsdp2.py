@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's fully_shard (FSDP2) under torchrun: parameters in shards on all ranks.
 
-    torchrun --nproc-per-node 2 torchrun_fsdp2.py --server 127.0.0.1:7070 --steps 20
+torchrun --nproc-per-node 2 torchrun_fsdp2.py --server 127.0.0.1:7070 --steps 20
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Hugging Face's Trainer. It takes batches of plain dictionaries from its dataloader.
 
-    torchrun --nproc-per-node 2 with_trainer.py --server 127.0.0.1:7070 --steps 20
+torchrun --nproc-per-node 2 with_trainer.py --server 127.0.0.1:7070 --steps 20
 """
 
 import argparse

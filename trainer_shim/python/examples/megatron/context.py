@@ -29,7 +29,6 @@ import loss
 import model as models
 import on_cpu
 import single
-from ballast.adapters import megatron_bridge
 
 SHARING, DP = 2, 2  # ranks that share a batch, and groups of them
 MODULES = ("vision", "language")
@@ -145,10 +144,17 @@ def main():
     parser.add_argument("--noise", type=float, default=1e-4)
     parser.add_argument("--tensor", action="store_true", help="tensor ranks, not context ranks")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, data.served(
-        arguments.ballast_server, samples=8, micro=4, dp=DP, cp=SHARING,
-        packing="shard" if arguments.tensor else "padded",
-    ) as address:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        data.served(
+            arguments.ballast_server,
+            samples=8,
+            micro=4,
+            dp=DP,
+            cp=SHARING,
+            packing="shard" if arguments.tensor else "padded",
+        ) as address,
+    ):
         return on_cpu.run_everywhere(run, SHARING * DP, address, folder, arguments)
 
 

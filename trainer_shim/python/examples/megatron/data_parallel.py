@@ -136,9 +136,7 @@ def main():
             )
             for way in ways
         }  # fmt: skip
-        torch.multiprocessing.spawn(
-            run, (ways, addresses, folder, arguments), arguments.world
-        )
+        torch.multiprocessing.spawn(run, (ways, addresses, folder, arguments), arguments.world)
 
 
 if __name__ == "__main__":

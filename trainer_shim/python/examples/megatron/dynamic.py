@@ -151,7 +151,8 @@ def compare(rank, addresses, steps, on):
         return {"relative": 0.0}
     model, wanted = train(
         ballast.Loader(addresses["whole"], "language", dp_rank=0, **options),
-        lambda batch: [megatron_core.get_batch(batch, PackedSeqParams)], on,
+        lambda batch: [megatron_core.get_batch(batch, PackedSeqParams)],
+        on,
     )
     worst = {"wanted": wanted, "relative": 0.0, "packs_of_rank_0": sizes}
     for way, (gradients, loss) in found.items():

@@ -185,9 +185,7 @@ def compare(rank, addresses, arguments):
         source = models.hugging_face(token_ids, data.VOCABULARY)
         # Attention over packed sequences on a GPU takes no float32.
         source = source.to(given["device"], getattr(torch, given["pixel_type"]))
-        wanted, gradients = whole_model(
-            models.mimo_model(source, token_ids["image"]), whole, given
-        )
+        wanted, gradients = whole_model(models.mimo_model(source, token_ids["image"]), whole, given)
         pipeline = Pipeline(place, source, token_ids["image"], loader)
         losses = []
         for _ in range(arguments.steps):
@@ -255,11 +253,20 @@ def main():
         micro = 2 * math.lcm(arguments.vision_ranks, arguments.ranks)
     sizes = {"samples": SAMPLES // MICRO * micro, "micro": micro}
     cost = ", cost: {vision: {linear: 1}, language: {linear: 3, quadratic: 0.01}}"
-    with tempfile.TemporaryDirectory() as folder, data.served(
-        arguments.ballast_server, **sizes, dp=arguments.ranks, vision_dp=arguments.vision_ranks,
-        pp=arguments.stages, colocated=False, name="pipeline",
-        balance=cost + ", placement: split" if arguments.split else "",
-    ) as address, data.served(arguments.ballast_server, **sizes, name="whole") as whole:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        data.served(
+            arguments.ballast_server,
+            **sizes,
+            dp=arguments.ranks,
+            vision_dp=arguments.vision_ranks,
+            pp=arguments.stages,
+            colocated=False,
+            name="pipeline",
+            balance=cost + ", placement: split" if arguments.split else "",
+        ) as address,
+        data.served(arguments.ballast_server, **sizes, name="whole") as whole,
+    ):
         return on_cpu.run_everywhere(run, world_of(arguments), (address, whole), folder, arguments)
 
 

@@ -29,8 +29,13 @@ class Ranks:
             mine = {name: ends[i][rank] for i, name in enumerate(MODULES)}
             self._loaders.append(
                 ballast.Loader(
-                    address, MODULES, dp_rank=rank, device=device, array="torch",
-                    communicator=mine if exchange else None, **options,
+                    address,
+                    MODULES,
+                    dp_rank=rank,
+                    device=device,
+                    array="torch",
+                    communicator=mine if exchange else None,
+                    **options,
                 )  # fmt: skip
             )
         # A loader is for one thread.

@@ -112,7 +112,10 @@ def check(results, noise):
         result["worst_relative"] = abs(pairs[worst][0] / pairs[worst][1] - 1)
         result["worst_step"] = worst
         tenth = max(1, len(losses) // 10)
-        if len(losses) != len(wanted) or result["label_tokens"] != results[reference]["label_tokens"]:
+        if (
+            len(losses) != len(wanted)
+            or result["label_tokens"] != results[reference]["label_tokens"]
+        ):
             faults.append("%s: other samples than %s" % (name, reference))
         if not result["worst_relative"] <= noise:
             faults.append("%s: step %d has loss %g; %s has %g"
