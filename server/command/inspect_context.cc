@@ -10,7 +10,6 @@
 #include "common/status_macros.h"
 #include "server/command/commands.h"
 #include "server/schedule/context_packs.h"
-#include "server/schedule/context_reference.h"
 
 namespace ballast {
 namespace {
@@ -48,9 +47,6 @@ absl::StatusOr<std::vector<Groups>> PackLengths(
     const std::vector<uint32_t>& lengths,
     const InspectContextOptions& options) {
   const ContextLimits& limits = options.limits;
-  if (options.algorithm == "reference") {
-    return ReferenceContextGroups(lengths, limits.ranks, limits.tokens_a_rank);
-  }
   std::vector<double> costs;
   for (const double length : lengths) {
     costs.push_back(options.linear * length +
@@ -108,7 +104,7 @@ a micro-batch.)",
   command
       ->AddWholeNumber("--most-ranks", &options->limits.most_ranks,
                        "the most ranks that share a pack; a power of two that "
-                       "divides --ranks. Without effect on the reference",
+                       "divides --ranks",
                        1, 1024)
       .ShowDefault();
   command
@@ -117,10 +113,8 @@ a micro-batch.)",
       .Required();
   command
       ->AddText("--algorithm", &options->algorithm,
-                "`reference`: Megatron-Core's, whose ranks compute their "
-                "samples one after the other. `static`: each pack is shared by "
-                "--most-ranks ranks")
-      .OneOf({"refined", "reference", "static"})
+                "`static`: each pack is shared by --most-ranks ranks")
+      .OneOf({"refined", "static"})
       .ShowDefault();
   command
       ->AddReal(

@@ -10,8 +10,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/schedule/context_reference.h"
-
 namespace ballast {
 namespace {
 
@@ -191,48 +189,6 @@ TEST(PackByContextTest, NamesWhatItCannotPack) {
     EXPECT_FALSE(PackByContext({5, 5, 5, 5}, {1, 1, 1, 1}, wrong).ok());
     EXPECT_FALSE(PackStatic({5, 5, 5, 5}, wrong).ok());
   }
-}
-
-// What megatron-core 0.19.2 gives. megatron/context_groups_test compares many
-// more where it is installed.
-TEST(ReferenceContextGroupsTest, AgreesWithMegatronCore) {
-  EXPECT_THAT(*ReferenceContextGroups({4000, 1000, 1000, 1000, 1000}, 4, 1000),
-              ElementsAre(ElementsAre(ElementsAre(0), ElementsAre(0),
-                                      ElementsAre(0), ElementsAre(0)),
-                          ElementsAre(ElementsAre(1), ElementsAre(2),
-                                      ElementsAre(3), ElementsAre(4))));
-  EXPECT_THAT(
-      *ReferenceContextGroups(
-          {3000, 900, 800, 700, 400, 300, 200, 100, 100, 100}, 4, 1000),
-      ElementsAre(ElementsAre(ElementsAre(0), ElementsAre(0), ElementsAre(0),
-                              ElementsAre(0)),
-                  ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3),
-                              ElementsAre(4, 5, 6, 7, 8, 9))));
-  // Ranks without a sample make the others' packs wider.
-  EXPECT_THAT(
-      *ReferenceContextGroups({5000, 100, 100, 100}, 8, 1000),
-      ElementsAre(ElementsAre(ElementsAre(0), ElementsAre(0), ElementsAre(0),
-                              ElementsAre(0), ElementsAre(0), ElementsAre(0),
-                              ElementsAre(0), ElementsAre(0)),
-                  ElementsAre(ElementsAre(1), ElementsAre(1), ElementsAre(1),
-                              ElementsAre(1), ElementsAre(2), ElementsAre(2),
-                              ElementsAre(3), ElementsAre(3))));
-  EXPECT_THAT(
-      *ReferenceContextGroups({600, 600, 600, 600, 600, 600, 2500}, 4, 700),
-      ElementsAre(ElementsAre(ElementsAre(6), ElementsAre(6), ElementsAre(6),
-                              ElementsAre(6)),
-                  ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5),
-                              ElementsAre(2), ElementsAre(3))));
-}
-
-TEST(ReferenceContextGroupsTest, NamesWhatTheReferenceFailsOn) {
-  const auto longer = ReferenceContextGroups({9000}, 4, 1000);
-  EXPECT_EQ(longer.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(longer.status().message(), HasSubstr("needs 16 ranks"));
-  EXPECT_FALSE(ReferenceContextGroups({}, 4, 1000).ok());
-  EXPECT_FALSE(ReferenceContextGroups({0}, 4, 1000).ok());
-  EXPECT_FALSE(ReferenceContextGroups({1}, 0, 1000).ok());
-  EXPECT_FALSE(ReferenceContextGroups({1}, 1, 0).ok());
 }
 
 }  // namespace
