@@ -15,6 +15,8 @@ extern "C" {
 #include <string>
 #include <vector>
 
+#include "server/media/video/decoder/picture_sizes.h"
+
 namespace ballast::video_decoder {
 namespace {
 
@@ -34,9 +36,6 @@ bool IsShown(const AVPacket& packet, AVCodecID codec, bool has_payload) {
 // the top of a file.
 constexpr uint64_t kMaxIndexBytes = 1 << 20;
 constexpr int kMaxBoxes = 1 << 20;
-
-// Bytes of a packet that are read to see whether decoding can begin with it.
-constexpr size_t kPeekedBytes = 4096;
 
 // The type of the first slice in the packet of H.264 or HEVC; -1 if these bytes
 // have no slice.
@@ -74,82 +73,16 @@ int FirstSliceType(const AVCodecParameters& codec, const uint8_t* data,
 // Whether decoding can begin with a packet that its container calls a key.
 // Containers also call those keys from which the picture recovers after a
 // while, or after which frames refer to earlier ones.
-bool CanBegin(MediaInput* input, const AVPacket& packet, bool has_payload) {
-  const AVCodecParameters& codec = *input->stream()->codecpar;
+bool CanBegin(const AVCodecParameters& codec, const uint8_t* data,
+              size_t size) {
   const bool is_hevc = codec.codec_id == AV_CODEC_ID_HEVC;
   if (!is_hevc && codec.codec_id != AV_CODEC_ID_H264) return true;
-  uint8_t peeked[kPeekedBytes];
-  const uint8_t* data = packet.data;
-  size_t size = static_cast<size_t>(packet.size);
-  if (!has_payload) {
-    size = input->Peek(packet.pos, std::min(size, sizeof(peeked)), peeked);
-    data = peeked;
-  }
   const int type = FirstSliceType(codec, data, size);
   // H.264: an IDR picture. HEVC: any random access picture, since its frames
   // name all that they refer to, and its decoder leaves out those that cannot
   // be decoded.
   return is_hevc ? type >= 16 && type <= 21 : type == 5;
 }
-
-// The sizes of pictures as key packets say, for codecs that say it there.
-class PictureSizes {
- public:
-  explicit PictureSizes(const AVCodecParameters& codec)
-      : is_vp8_(codec.codec_id == AV_CODEC_ID_VP8),
-        parser_(is_vp8_ ? nullptr : av_parser_init(codec.codec_id)),
-        context_(avcodec_alloc_context3(nullptr)) {
-    if (parser_ != nullptr) parser_->flags |= PARSER_FLAG_COMPLETE_FRAMES;
-    if (context_ != nullptr &&
-        avcodec_parameters_to_context(context_, &codec) < 0) {
-      avcodec_free_context(&context_);
-    }
-  }
-  ~PictureSizes() {
-    if (parser_ != nullptr) av_parser_close(parser_);
-    avcodec_free_context(&context_);
-  }
-  PictureSizes(const PictureSizes&) = delete;
-  PictureSizes& operator=(const PictureSizes&) = delete;
-
-  // False: a picture has another size than the first.
-  bool Add(const AVPacket& packet, uint32_t number, Fault* fault) {
-    int width = 0;
-    int height = 0;
-    if (is_vp8_) {
-      // Three bytes of the frame, three of the start code.
-      if (packet.size < 10) return true;
-      width = (packet.data[6] | packet.data[7] << 8) & 0x3FFF;
-      height = (packet.data[8] | packet.data[9] << 8) & 0x3FFF;
-    } else if (parser_ != nullptr && context_ != nullptr) {
-      uint8_t* data = nullptr;
-      int size = 0;
-      av_parser_parse2(parser_, context_, &data, &size, packet.data,
-                       packet.size, packet.pts, packet.dts, packet.pos);
-      width = parser_->width;
-      height = parser_->height;
-    }
-    if (width <= 0 || height <= 0) return true;
-    if (width_ == 0) {
-      width_ = width;
-      height_ = height;
-    }
-    if (width == width_ && height == height_) return true;
-    *fault = {Outcome::kRefused,
-              "the picture of packet " + std::to_string(number) + " is " +
-                  std::to_string(width) + "x" + std::to_string(height) +
-                  " pixels, the video " + std::to_string(width_) + "x" +
-                  std::to_string(height_) + "; wanted one size"};
-    return false;
-  }
-
- private:
-  const bool is_vp8_;
-  AVCodecParserContext* parser_;
-  AVCodecContext* context_;
-  int width_ = 0;
-  int height_ = 0;
-};
 
 // Key packets as the container's index says. A parser that reads hidden payload
 // takes the flag from packets.
@@ -292,9 +225,10 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
     *fault = {Outcome::kNoMemory, "no memory for a packet"};
     return false;
   }
-  const AVCodecID codec = input->stream()->codecpar->codec_id;
+  const AVCodecParameters& codec = *input->stream()->codecpar;
   IndexedKeys index(input->format()->streams[input->stream()->index]);
-  PictureSizes sizes(*input->stream()->codecpar);
+  PictureSizes sizes(codec);
+  uint8_t peeked[kPeekedBytes + AV_INPUT_BUFFER_PADDING_SIZE];
   while (input->ReadPacket(packet.get(), fault)) {
     const auto number = static_cast<uint32_t>(list->packets.size());
     if (number == kMaxVideoFrames) {
@@ -306,14 +240,24 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
     const bool is_indexed_key = has_payload
                                     ? (packet->flags & AV_PKT_FLAG_KEY) != 0
                                     : index.IsKey(packet->pos);
-    const bool is_key = is_indexed_key && CanBegin(input, *packet, has_payload);
-    if (has_payload && is_indexed_key && !sizes.Add(*packet, number, fault)) {
+    const bool is_looked_at = sizes.Wants(is_indexed_key);
+    uint8_t* data = packet->data;
+    auto size = static_cast<size_t>(packet->size);
+    if (!has_payload) {
+      data = peeked;
+      size = is_looked_at ? input->Peek(packet->pos,
+                                        std::min(size, kPeekedBytes), peeked)
+                          : 0;
+      memset(peeked + size, 0, AV_INPUT_BUFFER_PADDING_SIZE);
+    }
+    const bool is_key = is_indexed_key && CanBegin(codec, data, size);
+    if (is_looked_at && !sizes.Add(*packet, data, size, number, fault)) {
       av_packet_unref(packet.get());
       return false;
     }
     // AV_NOPTS_VALUE is kNoTime.
     list->packets.push_back(
-        {packet->pts, is_key, IsShown(*packet, codec, has_payload)});
+        {packet->pts, is_key, IsShown(*packet, codec.codec_id, has_payload)});
     if (list->packets.back().is_shown && packet->duration > 0 &&
         packet->pts != kNoTime) {
       list->end = std::max(list->end, packet->pts + packet->duration);

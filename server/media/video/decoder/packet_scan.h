@@ -26,8 +26,8 @@ struct PacketList {
 
 // Lists all packets of the video without decoding. Reads the headers alone
 // where they describe every packet; `input` is then at its end and of no more
-// use. Returns false after a fault; so is a key packet of another size than the
-// first, where every packet is read.
+// use. Returns false after a fault; so is a picture of another size than the
+// first (picture_sizes.h).
 bool ListPackets(MediaInput* input, PacketList* list, Fault* fault);
 
 // The rotation in the stream's header in degrees clockwise. Returns false after

@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "server/media/image/image.h"
 #include "server/media/video/decoder/ffmpeg_version.h"
 #include "tests/fakes/read_file.h"
@@ -134,22 +135,187 @@ TEST_F(VideoReaderTest, WhatCannotBeDecodedIsRefusedByTheFacts) {
   EXPECT_THAT(
       std::string(facts.status().message()),
       HasSubstr("begins within a group of pictures: frame 0 is damaged"));
-  // Of another size from the middle on.
-  for (const char* codec : {"-c:v mpeg2video", "-c:v libx264"}) {
-    const std::string small =
-        ReadFile(MakeVideo(absl::StrCat("small", codec + 5, ".ts"), "112x84",
-                           "1", absl::StrCat(codec, " -pix_fmt yuv420p")));
-    const std::string large =
-        ReadFile(MakeVideo(absl::StrCat("large", codec + 5, ".ts"), "224x168",
-                           "1", absl::StrCat(codec, " -pix_fmt yuv420p")));
-    const std::string both = VideoPath("both_sizes.ts");
-    std::ofstream(both, std::ios::binary) << small << large;
-    facts = reader_.ReadFacts(OpenVideo(both).bytes);
-    EXPECT_THAT(std::string(facts.status().message()),
-                HasSubstr("is 224x168 pixels, the video 112x84; wanted one "
-                          "size"))
-        << codec;
+}
+
+// The numbers of 32 bits that MP4 has.
+std::string Numbers(const std::vector<uint32_t>& numbers) {
+  std::string bytes;
+  for (const uint32_t number : numbers) {
+    for (int shift = 24; shift >= 0; shift -= 8) {
+      bytes += static_cast<char>(number >> shift & 255);
+    }
   }
+  return bytes;
+}
+
+uint32_t NumberAt(const std::string& bytes, size_t at) {
+  uint32_t number = 0;
+  for (size_t i = at; i < at + 4; ++i) {
+    number = number << 8 | static_cast<uint8_t>(bytes.at(i));
+  }
+  return number;
+}
+
+std::string Box(const std::string& name, const std::string& body) {
+  return Numbers({static_cast<uint32_t>(body.size() + 8)}) + name + body;
+}
+
+// Where the boxes of a path begin, from the outermost one on.
+std::vector<size_t> FindBoxes(const std::string& file,
+                              const std::vector<std::string>& path) {
+  std::vector<size_t> found;
+  size_t at = 0;
+  for (const std::string& name : path) {
+    while (file.compare(at + 4, 4, name) != 0) at += NumberAt(file, at);
+    found.push_back(at);
+    at += 8;
+  }
+  return found;
+}
+
+// The pictures of two MP4 files in a track with both sample descriptions, each
+// after its chunk's, as edits without encoding write it. Both have `frames`.
+std::string JoinDescriptions(std::string first, const std::string& second,
+                             uint32_t frames) {
+  const std::vector<std::string> path = {"moov", "trak", "mdia", "minf",
+                                         "stbl"};
+  const auto body = [&](const std::string& file, const std::string& name) {
+    std::vector<std::string> to = path;
+    to.push_back(name);
+    const size_t at = FindBoxes(file, to).back();
+    return file.substr(at + 8, NumberAt(file, at) - 8);
+  };
+  const std::string sizes = body(second, "stsz").substr(12);
+  uint32_t bytes = 0;
+  for (size_t i = 0; i < frames; ++i) bytes += NumberAt(sizes, 4 * i);
+  const std::string pictures =
+      second.substr(NumberAt(body(second, "stco"), 8), bytes);
+  const std::vector<size_t> parents = FindBoxes(first, path);
+  const size_t stbl = parents.back();
+  const uint32_t old_length = NumberAt(first, stbl);
+  const auto table = [&](uint32_t place) {
+    return Box("stbl",
+               Box("stsd", Numbers({0, 2}) + body(first, "stsd").substr(8) +
+                               body(second, "stsd").substr(8)) +
+                   Box("stts", Numbers({0, 1, 2 * frames, 512})) +
+                   Box("stss", Numbers({0, 2, 1, frames + 1})) +
+                   Box("stsc", Numbers({0, 2, 1, frames, 1, 2, frames, 2})) +
+                   Box("stsz", Numbers({0, 0, 2 * frames}) +
+                                   body(first, "stsz").substr(12) + sizes) +
+                   Box("stco", Numbers({0, 2, NumberAt(body(first, "stco"), 8),
+                                        place})));
+  };
+  const auto longer = static_cast<uint32_t>(table(0).size()) - old_length;
+  const size_t place = first.size() + longer + 8;
+  const std::string joined = table(static_cast<uint32_t>(place));
+  for (const size_t parent : parents) {
+    first.replace(parent, 4, Numbers({NumberAt(first, parent) + longer}));
+  }
+  first.replace(stbl, old_length, joined);
+  // An edit list would end with the first one's pictures.
+  first.replace(FindBoxes(first, {"moov", "trak", "edts"}).back() + 4, 4,
+                "free");
+  return first + Box("mdat", pictures);
+}
+
+// Videos of which the second half is larger. Encoders of MP4 write headers into
+// the sample description alone, so the halves come from other containers.
+TEST_F(VideoReaderTest, SizesThatChangeAreRefusedByTheFacts) {
+  struct {
+    const char* name;
+    const char* codec;
+    const char* half;  // its container
+    std::vector<const char*> containers;
+  } const kCodecs[] = {
+      {"h264", "-c:v libx264 -bf 0", "ts", {"ts", "mkv", "mp4", "mov", "flv"}},
+      {"hevc",
+       "-c:v libx265 -bf 0 -x265-params log-level=none:repeat-headers=1",
+       "ts",
+       {"ts", "mkv", "mp4"}},
+      {"vp8", "-c:v libvpx -deadline realtime", "webm", {"webm", "avi"}},
+      {"vp9",
+       "-c:v libvpx-vp9 -deadline realtime -cpu-used 8",
+       "webm",
+       {"webm", "ivf", "mp4"}},
+      {"av1", "-c:v libsvtav1 -preset 12", "ivf", {"ivf", "webm", "mp4"}},
+      {"mpeg2", "-c:v mpeg2video", "ts", {"ts", "mkv", "mp4"}},
+      {"mpeg4", "-c:v mpeg4", "avi", {"avi", "mkv", "mp4"}},
+      {"mjpeg", "-c:v mjpeg", "avi", {"avi", "mov"}},
+      {"flv1", "-c:v flv", "flv", {"flv"}},
+      {"h263", "-c:v h263 -s %s", "avi", {"avi", "3gp"}},
+      {"png", "-c:v png -pix_fmt rgb24", "mov", {"mov", "avi"}},
+      {"prores", "-c:v prores_ks -pix_fmt yuv422p10le", "mov", {"mov", "mkv"}},
+  };
+  const auto expect_refused = [&](const std::string& path,
+                                  const std::string& found,
+                                  const std::string& wanted) {
+    const auto facts = reader_.ReadFacts(OpenVideo(path).bytes);
+    EXPECT_THAT(std::string(facts.status().message()),
+                HasSubstr(absl::StrCat("is ", found, " pixels, the video ",
+                                       wanted, "; wanted one size")))
+        << path;
+  };
+  for (const auto& codec : kCodecs) {
+    const bool is_h263 = codec.name == std::string("h263");
+    const std::string small = is_h263 ? "128x96" : "112x84";
+    const std::string large = is_h263 ? "176x144" : "224x168";
+    std::string list;
+    for (const std::string& size : {small, large}) {
+      std::string arguments = codec.codec;
+      if (!absl::StrContains(arguments, "-pix_fmt")) {
+        arguments += codec.name == std::string("mjpeg") ? " -pix_fmt yuvj420p"
+                                                        : " -pix_fmt yuv420p";
+      }
+      absl::StrReplaceAll({{"%s", size}}, &arguments);
+      const std::string path = VideoPath(
+          absl::StrCat("half_", codec.name, "_", size, ".", codec.half));
+      RunFfmpeg(absl::StrCat("-f lavfi -i testsrc2=size=", size,
+                             ":rate=30:duration=0.5 ", arguments, " ", path,
+                             " 2>/dev/null"));
+      absl::StrAppend(&list, "file '", path, "'\n");
+    }
+    const std::string listed = VideoPath("halves.txt");
+    std::ofstream(listed, std::ios::binary) << list;
+    for (const char* container : codec.containers) {
+      const std::string path =
+          VideoPath(absl::StrCat("sizes_", codec.name, ".", container));
+      const bool is_hevc_of_mp4 =
+          codec.name == std::string("hevc") && container == std::string("mp4");
+      RunFfmpeg(absl::StrCat("-f concat -safe 0 -i ", listed, " -c copy ",
+                             is_hevc_of_mp4 ? "-tag:v hev1 " : "", path));
+      expect_refused(path, large, small);
+    }
+  }
+  // A size of pictures that are no key frames, as encoders of calls choose it.
+  const std::string shrunk = VideoPath("shrunk.mp4");
+  RunFfmpeg(absl::StrCat(
+      "-f lavfi -i testsrc2=size=320x240:rate=30:duration=0.5 -c:v libsvtav1 "
+      "-preset 8 -svtav1-params resize-mode=1:resize-denom=12:resize-kf-denom=8"
+      " -pix_fmt yuv420p ",
+      shrunk, " 2>/dev/null"));
+  expect_refused(shrunk, "213x160", "320x240");
+  // Two descriptions of one track.
+  std::vector<std::string> described;
+  for (const char* size : {"112x84", "224x168"}) {
+    described.push_back(
+        ReadFile(MakeVideo(absl::StrCat(size, ".mp4"), size, "0.1",
+                           "-c:v libx264 -bf 0 -pix_fmt yuv420p")));
+  }
+  const std::string both = VideoPath("descriptions.mp4");
+  std::ofstream(both, std::ios::binary)
+      << JoinDescriptions(described[0], described[1], 3);
+  expect_refused(both, "224x168", "112x84");
+  // Of one size both are delivered.
+  std::ofstream(both, std::ios::binary)
+      << JoinDescriptions(described[0], described[0], 3);
+  const OpenVideo video(both);
+  const auto facts = reader_.ReadFacts(video.bytes);
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  FrameForm form;
+  form.width = 112;
+  form.height = 84;
+  EXPECT_EQ(Read(&reader_, video, *facts, {0, 5}, form).size(),
+            size_t{2} * 112 * 84 * 3);
 }
 
 TEST_F(VideoReaderTest, EqualsDecodingAllFramesInOrder) {
