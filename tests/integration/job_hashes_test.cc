@@ -1,18 +1,23 @@
 // Hashes of whole jobs: their schedules as messages and as JSON, all blocks,
 // and the samples and embedding plans of all packed batches. A change of the
 // code that is not meant to change what jobs train on leaves them as they are,
-// and so does a plan file that was exported from the job. Fingerprints are left
-// out.
+// and so does a plan file that was exported from the job. JobHashesTest leaves
+// out fingerprints; MediaHashesTest has those of every model of models/, over
+// each kind of media that it takes, in several orders.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <xxhash.h>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -25,11 +30,15 @@
 #include "proto/schedule/schedule_table.h"
 #include "server/config/config_loader.h"
 #include "server/data/parquet/parquet_file.h"
+#include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
+#include "server/model/profiles.h"
 #include "server/schedule/plan_export.h"
 #include "tests/fakes/made_jpegs.h"
+#include "tests/fakes/read_file.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/fakes/test_job.h"
+#include "tests/server/media/audio/golden_audio.h"
 
 namespace ballast {
 namespace {
@@ -209,7 +218,9 @@ void AddBatch(const PackedBatch& batch, Hash* hash) {
 }
 
 // The hashes of schedules, blocks and batches of the first steps.
-std::string HashJob(const LoadedConfig& config) {
+// `fingerprint`, if not null, gets the job's.
+std::string HashJob(const LoadedConfig& config,
+                    std::string* fingerprint = nullptr) {
   const auto cluster = StartCluster(config, 2);
   const auto client = LoaderClient::Create(cluster->addresses()[0]);
   const auto attached = client->Attach({}, {});
@@ -217,6 +228,7 @@ std::string HashJob(const LoadedConfig& config) {
   const auto batches = cluster->RunRanks(0, kHashedSteps);
   EXPECT_TRUE(batches.ok()) << batches.status();
   if (!attached.ok() || !batches.ok()) return "";
+  if (fingerprint != nullptr) *fingerprint = attached->fingerprint().hash();
   Hash of_batches;
   for (const auto& [key, batch] : *batches) AddBatch(batch, &of_batches);
   return absl::StrCat(ScheduleHash(client.get()), " ",
@@ -351,6 +363,207 @@ INSTANTIATE_TEST_SUITE_P(
             {{"exchange",
               "c2da3d889133f030 8cf05abb73c2eabe dabcf3ad9969a2fa"}}}),
     [](const auto& info) { return info.param.name; });
+
+// A line for each job: its name, fingerprint, and hashes as HashJob gives them.
+constexpr char kMediaHashes[] = "tests/integration/testdata/media_hashes.txt";
+
+// The kinds of media that a model takes, as far as samples differ by them.
+struct Takes {
+  bool images = false;
+  bool videos = false;
+  bool lists = false;  // of pictures, as videos
+  bool both = false;   // images beside videos
+  bool clips = false;
+  bool films = false;  // the audio of videos (model.video.use_audio_in_video)
+};
+
+// 16 samples of images, videos and clips, in several orders, as media.jsonl of
+// a folder of its own.
+std::string WriteMedia(const std::string& name, const Takes& takes) {
+  std::string folder = absl::StrCat(::testing::TempDir(), "/", name);
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy_file("tests/integration/testdata/film.mov",
+                             folder + "/film.mov");
+  for (int i = 0; i < 4; ++i) WritePicture(folder, i, 60 + 40 * i, 90 - 9 * i);
+  for (int i = 4; i < 8; ++i) WritePicture(folder, i, 84, 56);
+  const auto write_clip = [&](const char* clip, int samples, uint64_t seed) {
+    std::ofstream(absl::StrCat(folder, "/", clip), std::ios::binary)
+        << MakeWav(MakePcm("speech", samples, seed), 16000, 1);
+  };
+  write_clip("a.wav", 36'001, 5);
+  write_clip("b.wav", 20'000, 6);
+  std::ofstream lines(folder + "/media.jsonl");
+  int count = 0;
+  const auto add = [&](const std::string& media, const std::string& question) {
+    lines << "{" << media << R"("conversations": [{"from": "human", "value": ")"
+          << question << R"("}, {"from": "gpt", "value": "It is number )"
+          << count++ << R"(, in all."}]})"
+          << "\n";
+  };
+  const auto add_parts = [&](const std::string& part) {
+    lines << R"({"messages": [{"role": "user", "content": [)" << part
+          << R"(, {"type": "text", "text": "Q"}]}, {"role": "assistant", )"
+          << R"("content": "Part )" << count++ << R"("}]})"
+          << "\n";
+  };
+  add("", "Words.");
+  if (takes.images) {
+    add(R"("image": "1.png", )", "<image>\\nWhat?");
+    add(R"("images": ["2.png", "0.png", "3.png"], )",
+        "<image> and <image>, or<image>?");
+  }
+  if (takes.videos) {
+    add(R"("video": "film.mov", )", "<video>\\nWho?");
+    add_parts(
+        R"({"type": "video", "video": "film.mov", "start": 0.3, "end": 1.4})");
+  }
+  if (takes.videos && takes.both) {
+    add(R"("video": "film.mov", "images": ["1.png", "2.png"], )",
+        "<image><video><image> Which?");
+    add(R"("videos": ["film.mov", "film.mov"], "image": "0.png", )",
+        "See <video>, then <image> and <video>.");
+  }
+  if (takes.lists && !takes.films) {
+    add(R"("video": ["4.png", "5.png", "6.png", "7.png"], )", "<video> Where?");
+  }
+  if (takes.clips) {
+    add(R"("audio": "a.wav", )", "<audio>\\nWhy?");
+    add(R"("audios": ["b.wav", "a.wav"], )", "<audio> or <audio>?");
+    add_parts(
+        R"({"type": "audio", "audio": "a.wav", "start": 0.25, "end": 1.5})");
+  }
+  if (takes.clips && takes.images) {
+    add(R"("image": "1.png", "audios": ["a.wav", "b.wav"], )",
+        "<audio><image>, <audio>");
+  }
+  if (takes.clips && takes.videos) {
+    add(R"("video": "film.mov", "audios": ["a.wav", "b.wav"], )",
+        "<audio>, <video>, <audio>?");
+    add(R"("image": "1.png", "video": "film.mov", "audio": "b.wav", )",
+        "<video> <audio> <image>");
+  }
+  while (count < 16) add("", absl::StrCat("Words ", count, "."));
+  return folder;
+}
+
+// The line of a job over `folder`, in which every sample is sound.
+std::string MediaLine(const std::string& name, const std::string& folder,
+                      const std::string& source, const std::string& model,
+                      const std::string& modules) {
+  TestJob text;
+  text.sources =
+      absl::StrCat("{name: media, format: jsonl, media_root: ., ", source, "}");
+  text.model = model;
+  text.batch = "global: 16, micro: 8, max_tokens: 16384";
+  text.modules = modules;
+  text.balance = "delivery: exchange";
+  const LoadedConfig config = ParseJob(text, folder);
+  const auto indexed = IndexSources(config, {});
+  EXPECT_TRUE(indexed.ok()) << name << ": " << indexed.status();
+  if (!indexed.ok()) return "";
+  for (const BadSample& bad : indexed->at(0).report.bad) {
+    ADD_FAILURE() << name << ", line " << bad.key << ": " << bad.reason;
+  }
+  std::string fingerprint;
+  const std::string hashes = HashJob(config, &fingerprint);
+  return absl::StrCat(name, " ", fingerprint, " ", hashes);
+}
+
+// Keys of model for a profile without ids of its own: a tokenizer of bytes that
+// has the tokens of its chat and of its media.
+std::string OtherTokens(const std::string& name,
+                        const v1::ModelProfile& profile) {
+  nlohmann::json tokenizer =
+      ReadJsonOrFail("tests/server/text/testdata/family_chats.tokenizer.json");
+  nlohmann::json& added = tokenizer["added_tokens"];
+  std::set<std::string> known = {"<tool_call>"};
+  int32_t id = 0;
+  for (const nlohmann::json& token : added) {
+    known.insert(token["content"].get<std::string>());
+    id = std::max(id, token["id"].get<int32_t>() + 1);
+  }
+  const std::string all = profile.DebugString();
+  const std::regex token(R"(<[^<> \\"]+>|\[[A-Z_]+\])");
+  for (std::sregex_iterator at(all.begin(), all.end(), token), end; at != end;
+       ++at) {
+    if (!known.insert(at->str()).second) continue;
+    nlohmann::json more = added[0];
+    more["id"] = id++;
+    more["content"] = at->str();
+    added.push_back(more);
+  }
+  const std::string path =
+      absl::StrCat(::testing::TempDir(), "/", name, ".tokenizer.json");
+  std::ofstream(path) << tokenizer.dump();
+  return absl::StrCat("tokenizer: '", path, "', token_ids: {end_of_text: 7}",
+                      HasChat(profile) || !profile.chat_template().empty()
+                          ? ""
+                          : ", chat_template: chatml");
+}
+
+TEST(MediaHashesTest, DoNotChange) {
+  std::string found;
+  for (const std::string& name : ProfileNames()) {
+    SCOPED_TRACE(name);
+    const v1::ModelProfile& profile = *FindProfile(name);
+    std::string model = absl::StrCat("profile: ", name);
+    if (IsEncoder(profile)) continue;  // no job has it alone
+    Takes takes;
+    takes.images = TakesImages(profile);
+    takes.videos = profile.has_videos();
+    takes.both = profile.videos().rule() != v1::Videos::RULE_LLAVA_VIDEO;
+    takes.lists = takes.videos &&
+                  profile.videos().rule() != v1::Videos::RULE_LLAVA_VIDEO &&
+                  profile.videos().rule() != v1::Videos::RULE_INTERNVL;
+    takes.clips = profile.has_audio();
+    std::vector<std::string> modules = {"language: {dp: 2}"};
+    if (takes.images) modules.push_back("vision: {dp: 2}");
+    if (takes.clips) modules.push_back("audio: {dp: 2}");
+    // Models with ids of their own have bytes as tokens.
+    if (!profile.token_ids().has_image() && !profile.token_ids().has_audio()) {
+      absl::StrAppend(&model, ", ", OtherTokens(name, profile));
+    }
+    absl::StrAppend(
+        &found,
+        MediaLine(name, WriteMedia(name, takes), "path: media.jsonl", model,
+                  absl::StrJoin(modules, ", ")),
+        "\n");
+    if (!takes.videos || !profile.audio().has_in_video()) continue;
+    takes.films = true;
+    absl::StrAppend(
+        &found,
+        MediaLine(name + "+films", WriteMedia(name + "+films", takes),
+                  "path: media.jsonl",
+                  model + ", video: {use_audio_in_video: true}",
+                  absl::StrJoin(modules, ", ")),
+        "\n");
+  }
+  // Pairs, and fields beside videos.
+  Takes takes;
+  takes.images = takes.videos = takes.lists = takes.both = true;
+  const std::string folder = WriteMedia("others", takes);
+  std::ofstream pairs(folder + "/pairs.jsonl");
+  for (int i = 0; i < 16; ++i) {
+    pairs << R"({"prompt": [{"role": "user", "content": ")"
+          << (i % 3 == 0 ? "" : "<image>") << R"(Which?"}], "chosen": "This.")"
+          << R"(, "rejected": ")" << std::string(1 + i, 'n') << "\"";
+    if (i % 3 != 0) pairs << R"(, "image": ")" << i % 4 << R"(.png")";
+    pairs << "}\n";
+  }
+  pairs.close();
+  constexpr char kModules[] = "vision: {dp: 2}, language: {dp: 2}";
+  absl::StrAppend(
+      &found,
+      MediaLine("qwen2_5_vl+pairs", folder, "path: pairs.jsonl, pairs: true",
+                "profile: qwen2_5_vl", kModules),
+      "\n",
+      MediaLine("qwen3_vl+fields", folder,
+                "path: media.jsonl, fields: {reward: {type: float32, default: "
+                "-1.5}, part: {type: int32, per: turn, default: 7}}",
+                "profile: qwen3_vl", kModules),
+      "\n");
+  EXPECT_EQ(found, ReadFile(kMediaHashes));
+}
 
 }  // namespace
 }  // namespace ballast
