@@ -18,6 +18,10 @@
 # qemu-user-static sees to it) and the link /etc/qemu-binfmt/aarch64 leads to
 # AARCH64_PATH/root. qemu cannot fork as SentencePiece's helper does.
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 recipe=$(cat "$0" "$(dirname "$0")/setup.sh" | sha256sum)
 if (($# < 2)) || [[ $1 != build && $1 != test && $1 != run ]]; then
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"

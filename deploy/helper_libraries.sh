@@ -11,6 +11,10 @@
 #
 # package_test holds the helpers against the list.
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 if (($# != 2)); then
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
   exit 2

@@ -16,6 +16,10 @@
 #   lib/cmake/ballast_shim/
 #   include/ballast/trainer_shim/c_api/, and trainer_shim/c_api.h that includes it
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 cd "$(dirname "$0")/.."
 
 prefix=/usr/local

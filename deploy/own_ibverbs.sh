@@ -5,6 +5,10 @@
 #
 #   deploy/own_ibverbs.sh FOLDER
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 cd "$1"
 [[ -e libibverbs.so.1 ]] || exit 0
 readonly own=libballast_ibverbs.so.1

@@ -87,9 +87,9 @@ if [[ -z $only ]]; then
     done
   install -D -m 644 -t "$tree/python/ballast/models" models/*.textproto
   # Metadata by which pip and importlib.metadata know the package.
-  mkdir "$tree/python/ballast-$version.dist-info"
-  printf 'Metadata-Version: 2.1\nName: ballast\nVersion: %s\n' "$version" \
-    >"$tree/python/ballast-$version.dist-info/METADATA"
+  mkdir "$tree/python/ballast_loader-$version.dist-info"
+  printf 'Metadata-Version: 2.1\nName: ballast-loader\nVersion: %s\n' "$version" \
+    >"$tree/python/ballast_loader-$version.dist-info/METADATA"
 fi
 
 # Installs everything that is not a program.

@@ -21,6 +21,10 @@
 #                              tests of trainers are skipped
 #   deploy/setup.sh --list     print the packages, one a line, without the tests'
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 
 packages=(
   # Compiler and build.

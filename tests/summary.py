@@ -106,4 +106,7 @@ def main():
 
 
 if __name__ == "__main__":
+    if {"--help", "-h"} & set(sys.argv[1:]):
+        print(__doc__, end="")
+        sys.exit()
     main()

@@ -68,6 +68,9 @@ def main(source, target):
 
 
 if __name__ == "__main__":
+    if {"--help", "-h"} & set(sys.argv[1:]):
+        print(__doc__, end="")
+        sys.exit()
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     main(sys.argv[1], sys.argv[2])

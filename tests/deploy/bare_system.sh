@@ -7,13 +7,17 @@
 #
 #   tests/deploy/bare_system.sh WHEEL [SUITE [MIRROR]]
 #
-#   tests/deploy/bare_system.sh dist/ballast-*.whl
-#   tests/deploy/bare_system.sh dist/ballast-*.whl trixie
-#   tests/deploy/bare_system.sh dist/ballast-*.whl jammy http://archive.ubuntu.com/ubuntu
+#   tests/deploy/bare_system.sh dist/ballast_loader-*.whl
+#   tests/deploy/bare_system.sh dist/ballast_loader-*.whl trixie
+#   tests/deploy/bare_system.sh dist/ballast_loader-*.whl jammy http://archive.ubuntu.com/ubuntu
 #
 # The last line hashes all frames, features and tokens: it is the same in every system.
 # BARE_ROOT names a system that is there and is kept.
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 if (($# < 1)); then
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
   exit 2
@@ -58,7 +62,7 @@ set -euo pipefail
 cd /work
 SECONDS=0
 python3 -m venv venv
-venv/bin/pip install --quiet --no-index ballast-*.whl
+venv/bin/pip install --quiet --no-index ballast_loader-*.whl
 venv/bin/ballast-server make-corpus --out drawn --samples 32 --preset receipts
 rm drawn/ballast.yaml
 venv/bin/ballast-server init drawn

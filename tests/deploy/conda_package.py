@@ -3,7 +3,7 @@
 
     pip install py-rattler-build
     deploy/wheel.sh
-    tests/deploy/conda_package.py dist/ballast-*.whl
+    tests/deploy/conda_package.py dist/ballast_loader-*.whl
 
 rattler-build solves the recipe's requirements, installs the package in another folder than it
 was built in, and runs the recipe's tests there: all programs, and an index of a drawn corpus.

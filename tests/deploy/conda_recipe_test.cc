@@ -46,8 +46,9 @@ TEST_F(CondaRecipeTest, PacksThisVersion) {
   EXPECT_EQ(recipe_["context"]["version"].as<std::string>(), kVersion);
   EXPECT_EQ(recipe_["package"]["name"].as<std::string>(), "ballast");
   // The head says how it is built, with a wheel of this version.
-  EXPECT_THAT(GetText(kRecipe), HasSubstr(absl::StrCat("ballast-", kVersion,
-                                                       "-py3-none-manylinux")));
+  EXPECT_THAT(GetText(kRecipe),
+              HasSubstr(absl::StrCat("ballast_loader-", kVersion,
+                                     "-py3-none-manylinux")));
 }
 
 TEST_F(CondaRecipeTest, WantsWhatTheWheelWants) {
@@ -99,7 +100,8 @@ TEST_F(CondaRecipeTest, RunsWithAnyPython) {
   EXPECT_THAT(wheel, HasSubstr("ballast._programs:"));
   EXPECT_THAT(
       GetTexts(python["entry_points"]),
-      UnorderedElementsAre("ballast-server = ballast._programs:ballast_server",
+      UnorderedElementsAre("ballast = ballast.__main__:main",
+                           "ballast-server = ballast._programs:ballast_server",
                            "ballastctl = ballast._programs:ballastctl",
                            "ballast-rank = ballast._programs:ballast_rank"));
 }

@@ -8,6 +8,10 @@
 #
 # DIR: a chroot to keep and reuse; without it one is made and removed.
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 if (($# < 1)); then
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2
   exit 2

@@ -14,11 +14,11 @@ fail() {
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 PATH=$(dirname "$BALLAST_AUDITWHEEL"):$PATH deploy/wheel.sh --out "$work" \
-  --auditwheel "$BALLAST_AUDITWHEEL" --wheel trainer_shim/python/ballast-*.whl
+  --auditwheel "$BALLAST_AUDITWHEEL" --wheel trainer_shim/python/ballast_loader-*.whl
 # Bundles of GPU tests bring the wheel of the library alone, without programs.
 PATH=$(dirname "$BALLAST_AUDITWHEEL"):$PATH deploy/wheel.sh --out "$work/library" \
-  --auditwheel "$BALLAST_AUDITWHEEL" --wheel trainer_shim/python/library_wheel/ballast-*.whl
-wheel=$(echo "$work"/ballast-*-py3-none-manylinux_2_34_"$(uname -m)".whl)
+  --auditwheel "$BALLAST_AUDITWHEEL" --wheel trainer_shim/python/library_wheel/ballast_loader-*.whl
+wheel=$(echo "$work"/ballast_loader-*-py3-none-manylinux_2_34_"$(uname -m)".whl)
 [[ -f $wheel ]] || fail "found $(ls "$work"); wanted a wheel of manylinux_2_34"
 deploy/symbol_versions.py "$wheel" || fail "the wheel does not run everywhere (above)"
 size=$(stat -c %s "$wheel")
@@ -26,7 +26,7 @@ echo "$(basename "$wheel"): $((size / 1000000)) MB"
 ((size < 100000000)) || fail "$size bytes are more than PyPI takes"
 
 python3 -m zipfile --extract "$wheel" "$work/tree"
-info=$(echo "$work"/tree/ballast-*.dist-info)
+info=$(echo "$work"/tree/ballast_loader-*.dist-info)
 [[ -s $info/licenses/LICENSE ]] || fail "the wheel lacks our own licence"
 # Compiled in; headers with code; brought along.
 for package in libopencv-core-dev nlohmann-json3-dev libgrpc++1.51 libdav1d6 \
@@ -72,5 +72,5 @@ done
 echo "$checked libraries, all in the wheel"
 env -i "$work/tree/ballast/bin/ballast-server" inspect helpers || fail "a helper does not run"
 # A wheel of the library alone starts no helpers, and brings nothing for them.
-python3 -m zipfile --list "$work"/library/ballast-*.whl >"$work/list"
+python3 -m zipfile --list "$work"/library/ballast_loader-*.whl >"$work/list"
 ! grep -E 'helpers/|sentencepiece|sndfile|dav1d' "$work/list" || fail "a trainer's wheel has decoders"

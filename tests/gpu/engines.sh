@@ -9,6 +9,10 @@
 # also out of wheels in gpu_bundle/dali or $BALLAST_WHEELS; a wheel may be there in
 # parts, NAME.whl.00, NAME.whl.01, …
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 bundle=$(cd "$(dirname "$0")" && pwd)
 if [[ ! -e $bundle/bundle.sh || ! -e $bundle/engines.py ]]; then
   echo "engines.sh: call gpu_bundle/engines.sh; tests/gpu/run.sh build makes it" >&2

@@ -15,7 +15,7 @@ chmod +x "$scratch/ballast-server"
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH#*:}
 export PYTHONPATH=$scratch/site PYTHONDONTWRITEBYTECODE=1
 export BALLAST_SERVER_PROGRAM=$scratch/ballast-server
-python3 -m zipfile -e "$bundle"/python/ballast-*.whl "$scratch/site"
+python3 -m zipfile -e "$bundle"/python/ballast_loader-*.whl "$scratch/site"
 
 python3 "$bundle/python/python_gpu_test.py"
 python3 "$bundle/python/examples/check_huggingface.py" \

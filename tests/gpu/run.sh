@@ -31,6 +31,10 @@
 # alone; after `--python` with the package for Python and its test, too; and Bazel's
 # options from $BALLAST_BUILD_OPTIONS.
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 cd "$(dirname "$0")/../.."
 . tests/gpu/bundle.sh
 
@@ -101,7 +105,7 @@ build() {
     install -m 755 tests/gpu/python_gpu_test.sh "$bundle/tests/"
     install -m 644 "${python_files[@]}" "$bundle/python/"
     deploy/wheel.sh --out "$bundle/python" \
-      --wheel "$bin"/trainer_shim/python/library_wheel/ballast-*.whl
+      --wheel "$bin"/trainer_shim/python/library_wheel/ballast_loader-*.whl
     install -m 644 trainer_shim/python/examples/*.py "$bundle/python/examples/"
   fi
   if ((all)); then

@@ -25,6 +25,10 @@
 # is cut off has failed. The last line says which have. $SEVERAL_SECONDS, by default 540,
 # bounds the whole: parts that are left then do not run, and are named.
 set -uo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 self=$(realpath "$0")
 readonly self
 cd "$(dirname "$self")/../.." || exit 1
@@ -71,7 +75,7 @@ build() {
     xargs install -m 644 -t "$bundle/lib"
   strip --strip-unneeded "$bundle"/bin/*
   deploy/wheel.sh --out "$bundle/wheels" \
-    --wheel "$bin"/trainer_shim/python/library_wheel/ballast-*.whl
+    --wheel "$bin"/trainer_shim/python/library_wheel/ballast_loader-*.whl
   python=${BALLAST_TRAINERS_PYTHON:-$HOME/.local/share/ballast/trainers/bin/python}
   "$python" -m pip wheel --quiet --no-deps --require-hashes --wheel-dir "$bundle/wheels" \
     --requirement <(grep -E "^($packages)==" deploy/trainers.txt)

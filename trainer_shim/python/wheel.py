@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Writes the wheel of package `ballast`. Python's standard library only.
 
-    wheel.py --out ballast-1.2.3-py3-none-linux_x86_64.whl \\
+    wheel.py --out ballast_loader-1.2.3-py3-none-linux_x86_64.whl \\
         --library libballast_shim.so --program ballast-server --program ballastctl \\
-        --models MODEL... --root trainer_shim/python FILE...
-    wheel.py --out ballast-1.2.3-py3-none-manylinux_2_34_x86_64.whl --wheel WHEEL \\
-        [--licences DIR] [--tree DIR]
+        --readme README.md --models MODEL... --root trainer_shim/python FILE...
+    wheel.py --out ballast_loader-1.2.3-py3-none-manylinux_2_34_x86_64.whl --wheel WHEEL \\
+        [--licences DIR] [--tree DIR] [--url URL]
 
 FILEs are below --root and keep their relative paths. The library goes to ballast/lib,
 the programs to ballast/bin, both without their symbols; each program gets a console
-script of its name. The models' files go to ballast/models. The wheel uses the libraries
+script of its name, and all of them `ballast`. The page --readme becomes the description. The models' files go to ballast/models. The wheel uses the libraries
 of the machine that it was built on: deploy/wheel.sh makes one for other machines of it.
 
 With --wheel it copies that wheel, adds the files of --licences as licences, and puts the
-files of --tree at their relative paths, replacing files that are there.
+files of --tree at their relative paths, replacing files that are there. --url is the
+address of the sources.
 
 Equal inputs give equal bytes.
 """
@@ -33,18 +34,30 @@ import zipfile
 
 METADATA = """\
 Metadata-Version: 2.4
-Name: ballast
+Name: ballast-loader
 Version: {version}
 Summary: Packed, balanced batches for training vision-language models
+Description-Content-Type: text/markdown
+Author: The Ballast authors
 License-Expression: Apache-2.0
+Keywords: data-loader,vision-language,multimodal,training,pytorch,megatron,sequence-packing
 Requires-Python: >=3.9
 Provides-Extra: numpy
 Requires-Dist: numpy; extra == "numpy"
 Provides-Extra: torch
 Requires-Dist: torch>=2.1; extra == "torch"
-{tried}Classifier: Operating System :: POSIX :: Linux
+{tried}Classifier: Development Status :: 5 - Production/Stable
+Classifier: Environment :: GPU :: NVIDIA CUDA
+Classifier: Intended Audience :: Developers
+Classifier: Intended Audience :: Science/Research
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: C++
+Classifier: Programming Language :: Python :: 3
+Classifier: Programming Language :: Python :: 3 :: Only
+Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
 Classifier: Typing :: Typed
-"""
+
+{description}"""
 WHEEL = """\
 Wheel-Version: 1.0
 Generator: ballast
@@ -59,6 +72,14 @@ def tried(root: str) -> str:
     lines = ["Provides-Extra: tried"]
     lines += ['Requires-Dist: %s==%s; extra == "tried"' % each for each in versions.items()]
     return "\n".join(lines) + "\n"
+
+
+def description(readme: str) -> str:
+    """The page without its pictures, comments and links to files, which a wheel lacks."""
+    with open(readme, encoding="utf-8") as file:
+        text = file.read()
+    text = re.sub(r"^!\[.*?\]\(.*?\)\n|^<!--.*?-->\n", "", text, flags=re.M | re.S)
+    return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", text)
 
 
 def stripped(path: str) -> bytes:
@@ -87,7 +108,9 @@ def write(out: str, info: str, contents: dict[str, bytes], executables: set[str]
             wheel.writestr(entry, contents[path])
 
 
-def add_files(out: str, wheel_path: str, info: str, licences: str | None, tree: str | None) -> None:
+def add_files(
+    out: str, wheel_path: str, info: str, licences: str | None, tree: str | None, url: str | None
+) -> None:
     """Copies a wheel with the files of `tree` and, listed as licences, of `licences`."""
     contents, executables = {}, set()
     with zipfile.ZipFile(wheel_path) as wheel:
@@ -109,7 +132,11 @@ def add_files(out: str, wheel_path: str, info: str, licences: str | None, tree: 
         with open(os.path.join(licences, name), "rb") as file:
             contents[info + "licenses/" + name] = file.read()
         fields.append("License-File: %s\n" % name)
-    contents[info + "METADATA"] += "".join(fields).encode()
+    if url is not None:
+        fields.append("Project-URL: Source, %s\n" % url)
+    # The description follows the first empty line.
+    head, empty, text = contents[info + "METADATA"].partition(b"\n\n")
+    contents[info + "METADATA"] = head + b"\n" + "".join(fields).encode() + empty[1:] + text
     write(out, info, contents, executables)
 
 
@@ -122,6 +149,8 @@ def main() -> int:
     parser.add_argument("--root")
     parser.add_argument("--wheel")
     parser.add_argument("--licences")
+    parser.add_argument("--readme")
+    parser.add_argument("--url")
     parser.add_argument("--tree")
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
@@ -131,10 +160,12 @@ def main() -> int:
     name, version, tag = named.groups()
     info = "%s-%s.dist-info/" % (name, version)
     if arguments.wheel is not None:
-        add_files(arguments.out, arguments.wheel, info, arguments.licences, arguments.tree)
+        add_files(
+            arguments.out, arguments.wheel, info, arguments.licences, arguments.tree, arguments.url
+        )
         return 0
-    if arguments.library is None or arguments.root is None or not arguments.files:
-        parser.error("wanted --library, --root and FILE..., or --wheel")
+    if None in (arguments.library, arguments.root, arguments.readme) or not arguments.files:
+        parser.error("wanted --library, --root, --readme and FILE..., or --wheel")
 
     contents = {}
     places = {path: os.path.relpath(path, arguments.root) for path in arguments.files}
@@ -144,11 +175,15 @@ def main() -> int:
             contents[place] = file.read()
     contents["ballast/lib/libballast_shim.so"] = stripped(arguments.library)
     scripts = ["[console_scripts]"]
+    if arguments.program:
+        scripts.append("ballast = ballast.__main__:main")
     for path in arguments.program:
         program = os.path.basename(path)
         contents["ballast/bin/" + program] = stripped(path)
         scripts.append("%s = ballast._programs:%s" % (program, program.replace("-", "_")))
-    metadata = METADATA.format(version=version, tried=tried(arguments.root))
+    metadata = METADATA.format(
+        version=version, tried=tried(arguments.root), description=description(arguments.readme)
+    )
     contents[info + "METADATA"] = metadata.encode()
     contents[info + "WHEEL"] = WHEEL.format(tag=tag).encode()
     contents[info + "entry_points.txt"] = ("\n".join(scripts) + "\n").encode()

@@ -10,6 +10,10 @@
 #
 # PyTorch and Hugging Face are measured as installed for the machine's python3.
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 cd "$(dirname "$0")/../../.."
 
 readonly bundle=gpu_bundle

@@ -97,4 +97,7 @@ def main(path):
 
 
 if __name__ == "__main__":
+    if {"--help", "-h"} & set(sys.argv[1:]):
+        print(__doc__, end="")
+        sys.exit()
     main(sys.argv[1])

@@ -65,7 +65,10 @@ class FirstHourTest(unittest.TestCase):
         return said
 
     def test_from_pip_install_to_the_first_batch(self):
-        wheel = os.environ.get("BALLAST_WHEEL") or glob.glob("trainer_shim/python/ballast-*.whl")[0]
+        wheel = (
+            os.environ.get("BALLAST_WHEEL")
+            or glob.glob("trainer_shim/python/ballast_loader-*.whl")[0]
+        )
         self.draw(32)
         self.seconds = 0.0
         python = self.folder + "/venv/bin/python3"

@@ -1,6 +1,7 @@
 """The wheel is complete and installable, and needs nothing else."""
 
 import base64
+import email
 import glob
 import hashlib
 import importlib.util
@@ -43,7 +44,7 @@ class WheelTest(unittest.TestCase):
     def setUpClass(cls):
         # BALLAST_WHEEL: one that deploy/wheel.sh made.
         named = os.environ.get("BALLAST_WHEEL")
-        cls.path = named or glob.glob("trainer_shim/python/ballast-*.whl")[0]
+        cls.path = named or glob.glob("trainer_shim/python/ballast_loader-*.whl")[0]
         cls.wheel = zipfile.ZipFile(cls.path)
         cls.addClassCleanup(cls.wheel.close)
         cls.name, cls.version, *cls.tag = os.path.basename(cls.path)[: -len(".whl")].split("-")
@@ -71,12 +72,20 @@ class WheelTest(unittest.TestCase):
         for platform in platforms.split("."):
             self.assertIn("Tag: %s-%s-%s\n" % (python, abi, platform), tags)
         metadata = self.wheel.read(self.info + "METADATA").decode()
-        self.assertIn("\nVersion: %s\n" % self.version, metadata)
+        self.assertIn("\nName: ballast-loader\nVersion: %s\n" % self.version, metadata)
+        fields = email.message_from_string(metadata)
+        for wanted in ("Summary", "Author", "License-Expression", "Classifier", "Requires-Python"):
+            self.assertIn(wanted, fields)
+        self.assertEqual(fields["Description-Content-Type"], "text/markdown")
+        # The README, without links and pictures that a wheel lacks.
+        self.assertTrue(fields.get_payload().startswith("# Ballast\n"), fields.get_payload()[:99])
+        self.assertEqual(re.findall(r"\]\((?!https:)|<!--", fields.get_payload()), [])
         scripts = self.wheel.read(self.info + "entry_points.txt").decode()
         for program in PROGRAMS:
             self.assertIn("\n%s = ballast._programs:" % program, scripts)
             mode = self.wheel.getinfo("ballast/bin/" + program).external_attr >> 16
             self.assertTrue(mode & stat.S_IXOTH, program)
+        self.assertIn("\nballast = ballast.__main__:main\n", scripts)
 
     def environment(self, place):
         return {"PATH": os.environ["PATH"], "PYTHONPATH": place, "PLACE": place}
@@ -138,6 +147,54 @@ class WheelTest(unittest.TestCase):
                     env=self.environment(place), stdout=subprocess.PIPE, check=True,
                 )  # fmt: skip
                 self.assertIn(self.version, done.stdout.decode())
+            self.check_the_one_command(place)
+
+    def check_the_one_command(self, place):
+        """`ballast` and `python -m ballast` have the commands of all programs."""
+
+        def run(*command):
+            done = subprocess.run(
+                command, cwd="/", env={**self.environment(place), "COLUMNS": "100"},
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            return done.returncode, done.stdout.decode()
+
+        one = os.path.join(place, "bin/ballast")
+        status, text = run(one, "--help")
+        self.assertEqual((status, text), run(sys.executable, "-m", "ballast"))
+        self.assertEqual(status, 0, text)
+        for name in ("init", "index", "serve", "preview", "status", "top"):
+            self.assertIn("  ballast %s " % name, text)
+            for command in ((one,), (sys.executable, "-m", "ballast")):
+                status, own = run(*command, name, "--help")
+                self.assertEqual(status, 0, own)
+                self.assertRegex(own, r"Usage: ballast\S+ %s|Usage: ballastctl .*%s" % (name, name))
+        self.assertIn("ballast-rank", run(one, "rank", "--version")[1])
+        self.assertEqual(run(one, "--version"), (0, "ballast %s\n" % self.version))
+        status, text = run(one, "severe")
+        self.assertEqual(status, 2)
+        self.assertIn("found no command 'severe'; wanted one of: init, ", text)
+
+    def test_says_that_another_project_is_in_the_same_folder(self):
+        with tempfile.TemporaryDirectory() as place:
+            self.wheel.extractall(place)
+            for name in ("rule.py", "ping.py", "service.py"):
+                with open(os.path.join(place, "ballast", name), "w"):
+                    pass
+            done = subprocess.run(
+                [sys.executable, "-c", "import ballast"], env=self.environment(place), cwd="/",
+                stderr=subprocess.PIPE, check=True,
+            )  # fmt: skip
+            self.assertIn(b"pip uninstall ballast ballast-loader", done.stderr)
+            # Installed after ours, it has replaced the package's first file.
+            with open(os.path.join(place, "ballast/__init__.py"), "w"):
+                pass
+            done = subprocess.run(
+                [sys.executable, "-c", "from ballast._programs import ballastctl; ballastctl()"],
+                env=self.environment(place), cwd="/", stderr=subprocess.PIPE,
+            )  # fmt: skip
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(b"pip uninstall ballast ballast-loader", done.stderr)
 
     def test_the_golden_path_of_the_readme(self):
         if importlib.util.find_spec("pip") is None:

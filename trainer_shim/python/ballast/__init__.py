@@ -6,9 +6,12 @@ package itself imports only the standard library; a loader imports torch or NumP
 make their arrays.
 """
 
-from . import adapters
+import os as _os
+import warnings as _warnings
+
+from . import _other, adapters
 from ._serving import Server, serve
-from ._tensors import Tensors
+from ._tensors import TensorName
 from .batch import Batch
 from .communicator import Communicator
 from .connection import Connection
@@ -37,6 +40,10 @@ from .tensor import Sample, Tensor, TensorRow, Totals, tensor_table
 #: The package's version, that of the library (`library_version`), too.
 __version__ = "1.0.0"
 
+_advice = _other.advice(_os.path.dirname(_os.path.abspath(__file__)))
+if _advice:
+    _warnings.warn(_advice, stacklevel=2)
+
 
 def library_version() -> str:
     """Version of the loaded library, such as "1.2.3"."""
@@ -51,6 +58,6 @@ __all__ = [
     "FailedPrecondition", "Internal", "InvalidArgument", "Loader", "ModuleGroups", "NotFound",
     "OutOfRange",
     "PermissionDenied", "ResourceExhausted", "Sample", "Server", "Tensor", "TensorRow",
-    "Tensors", "Totals", "Unauthenticated", "Unavailable", "Unimplemented", "adapters",
+    "TensorName", "Totals", "Unauthenticated", "Unavailable", "Unimplemented", "adapters",
     "__version__", "exchange_embeddings", "library_version", "serve", "tensor_table",
 ]  # fmt: skip

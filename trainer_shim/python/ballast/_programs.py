@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import Dict, List, NoReturn
+from typing import Dict, List, NoReturn, Optional
 
-from . import _machine
+from . import _machine, _other
 from .errors import BallastError, FailedPrecondition, NotFound
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin")
@@ -72,13 +72,17 @@ def _environment(name: str) -> Dict[str, str]:
     return environment
 
 
-def become(name: str) -> NoReturn:
-    """Replaces this process by the program, with this process's arguments."""
+def become(name: str, arguments: Optional[List[str]] = None) -> NoReturn:
+    """Replaces this process by the program, with `arguments` or this process's."""
     try:
+        # Another project's __init__.py may have taken the place of ours.
+        if not hasattr(sys.modules["ballast"], "Loader"):
+            raise FailedPrecondition(_other.advice(os.path.dirname(_FOLDER)))
         path = path_of(name)
     except BallastError as error:
         sys.exit(str(error))
-    os.execve(path, [name, *sys.argv[1:]], _environment(name))
+    given = sys.argv[1:] if arguments is None else arguments
+    os.execve(path, [name, *given], _environment(name))
 
 
 def ballast_server() -> NoReturn:

@@ -2,68 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Literal
 
+#: The keys of a `Batch`, as `tensor_table` has them: a type checker finds `batch["inptu_ids"]`.
+#: A rank has those of its place; `tensor_table` says which, and of what type and shape.
+TensorName = Literal[
+    "input_ids",
+    "labels",
+    "loss_mask",
+    "position_ids",
+    "attention_mask",
+    "cu_seqlens",
+    "cu_seqlens_host",
+    "cu_seqlens_padded",
+    "cu_seqlens_padded_host",
+    "pack_share_host",
+    "pack_input_ids",
+    "pack_position_ids",
+    "pair",
+    "pair_host",
+    "pixel_values",
+    "image_grid_thw",
+    "image_grid_thw_host",
+    "vision_cu_seqlens",
+    "vision_cu_seqlens_host",
+    "imgs_sizes",
+    "imgs_sizes_host",
+    "crops_per_image",
+    "crops_per_image_host",
+    "image_sizes",
+    "image_sizes_host",
+    "spatial_shapes",
+    "spatial_shapes_host",
+    "pixel_attention_mask",
+    "pixel_values_videos",
+    "video_grid_thw",
+    "video_grid_thw_host",
+    "second_per_grid_ts",
+    "second_per_grid_ts_host",
+    "video_cu_seqlens",
+    "video_cu_seqlens_host",
+    "input_features",
+    "audio_feature_lengths",
+    "audio_feature_lengths_host",
+    "audio_cu_rows",
+    "audio_cu_rows_host",
+    "embedding_send_host",
+    "embedding_send_order",
+    "embedding_send_order_host",
+    "embedding_receive_host",
+    "embedding_order",
+    "embedding_order_host",
+    "audio_embedding_send_host",
+    "audio_embedding_send_order",
+    "audio_embedding_send_order_host",
+    "audio_embedding_receive_host",
+    "audio_embedding_order",
+    "audio_embedding_order_host",
+]
 
-class Tensors(TypedDict, total=False):
-    """The tensors of a `Batch`, by the names of `tensor_table`: `batch.tensors["labels"]`.
-
-    A rank has those of its place; `tensor_table` says which these are, and of what type and
-    shape. Values are torch tensors, NumPy arrays or `Tensor` objects, as Loader(array=...)
-    says.
-    """
-
-    input_ids: Any
-    labels: Any
-    loss_mask: Any
-    position_ids: Any
-    attention_mask: Any
-    cu_seqlens: Any
-    cu_seqlens_host: Any
-    cu_seqlens_padded: Any
-    cu_seqlens_padded_host: Any
-    pack_share_host: Any
-    pack_input_ids: Any
-    pack_position_ids: Any
-    pair: Any
-    pair_host: Any
-    pixel_values: Any
-    image_grid_thw: Any
-    image_grid_thw_host: Any
-    vision_cu_seqlens: Any
-    vision_cu_seqlens_host: Any
-    imgs_sizes: Any
-    imgs_sizes_host: Any
-    crops_per_image: Any
-    crops_per_image_host: Any
-    image_sizes: Any
-    image_sizes_host: Any
-    spatial_shapes: Any
-    spatial_shapes_host: Any
-    pixel_attention_mask: Any
-    pixel_values_videos: Any
-    video_grid_thw: Any
-    video_grid_thw_host: Any
-    second_per_grid_ts: Any
-    second_per_grid_ts_host: Any
-    video_cu_seqlens: Any
-    video_cu_seqlens_host: Any
-    input_features: Any
-    audio_feature_lengths: Any
-    audio_feature_lengths_host: Any
-    audio_cu_rows: Any
-    audio_cu_rows_host: Any
-    embedding_send_host: Any
-    embedding_send_order: Any
-    embedding_send_order_host: Any
-    embedding_receive_host: Any
-    embedding_order: Any
-    embedding_order_host: Any
-    audio_embedding_send_host: Any
-    audio_embedding_send_order: Any
-    audio_embedding_send_order_host: Any
-    audio_embedding_receive_host: Any
-    audio_embedding_order: Any
-    audio_embedding_order_host: Any
-    max_seqlen: int
-    vision_max_seqlen: int
+#: Keys whose values are numbers.
+NumberName = Literal["max_seqlen", "vision_max_seqlen"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
-from typing import cast
+from typing import overload
 
 from . import _structs
-from ._tensors import Tensors
+from ._tensors import NumberName, TensorName
 from .errors import FailedPrecondition, InvalidArgument
 from .tensor import ClonedPart, Part, Sample, Tensor, Totals
 
@@ -73,10 +73,14 @@ class Batch(_Base):
         self.fields = {}
         self.image_token = 0
 
-    @property
-    def tensors(self) -> Tensors:
-        """The batch itself, for type checkers, which then know its keys."""
-        return cast(Tensors, self)
+    if TYPE_CHECKING:
+        # A key that no batch has is found before it runs. A key in a variable of type
+        # str is one for `get`.
+        @overload  # type: ignore[override]
+        def __getitem__(self, name: NumberName) -> int: ...
+        @overload
+        def __getitem__(self, name: TensorName) -> Any: ...
+        def __getitem__(self, name: str) -> Any: ...
 
     @property
     def samples(self) -> List[Sample]:
@@ -167,7 +171,7 @@ class Batch(_Base):
 
     def __reduce__(self) -> Any:
         cloned = self.clone()
-        return _unpickled, (dict(cloned), {**cloned.__dict__, "_schedule": None})
+        return _unpickled, (dict(cloned.items()), {**cloned.__dict__, "_schedule": None})
 
     def _filled(self, attributes: Mapping[str, Any]) -> Batch:
         self.__dict__.update(attributes)

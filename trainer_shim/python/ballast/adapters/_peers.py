@@ -115,7 +115,7 @@ class PeerRows:
             self._step = batch.step
         samples = [self._samples[sample.position] for sample in batch.samples]
         counts = image_tokens(samples, self._peers, self._merged)
-        return from_host(rows_of(counts, self._token), batch[self._tensor])
+        return from_host(rows_of(counts, self._token), batch.get(self._tensor))
 
 
 def by_position(schedule: Mapping[str, Any], key: str = "patches") -> Dict[int, Tuple[int, int]]:

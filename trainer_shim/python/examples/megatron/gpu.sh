@@ -12,6 +12,10 @@
 #
 # Both begin at the root of the repository.
 set -euo pipefail
+if [[ ${1-} == --help || ${1-} == -h ]]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+  exit
+fi
 self=$(realpath "$0")
 readonly self
 cd "$(dirname "$self")/../../../.."
@@ -34,7 +38,7 @@ prepare() {
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv))\.so[^/]*$' |
     xargs install -m 644 -t "$bundle/lib"
   strip --strip-unneeded "$bundle/bin/ballast-server"
-  install -m 644 "$bin"/trainer_shim/python/ballast-*.whl "$bundle/wheels/"
+  install -m 644 "$bin"/trainer_shim/python/ballast_loader-*.whl "$bundle/wheels/"
   python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 \
     --platform manylinux_2_28_x86_64 --dest "$bundle/wheels" megatron-core==0.19.2 einops
   tar -C "$bundle" -czf "$bundle/lib.tar.gz" lib
