@@ -35,7 +35,7 @@ cd "$(dirname "$self")/../.." || exit 1
 
 readonly bundle=several_bundle
 readonly max_mib=60
-readonly parts=(tests bench megatron bridge nodes node training table)
+readonly parts=(nccl text decoding feeders tests bench megatron bridge nodes node training table)
 readonly programs=(//server:ballast-server //client/ballastctl
   //trainer_shim/ballast_rank:ballast-rank
   //tests/benchmarks:delivery_benchmark
@@ -44,6 +44,9 @@ readonly wheel=//trainer_shim/python:library_wheel
 readonly examples=trainer_shim/python/examples
 # Of deploy/trainers.txt, what machines with GPUs lack.
 readonly packages='antlr4-python3-runtime|datasets|dill|einops|megatron-bridge|megatron-core|multiprocess|omegaconf'
+# Where a clone of Megatron-Bridge is: the part feeders takes its reordering buffer from
+# there (energon_feed.py names repository, commit and files), or leaves it out.
+readonly bridge_source=${BRIDGE_SOURCE-}
 
 # NVLink multicast can put a shared host's GPUs out of service.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
@@ -79,6 +82,22 @@ build() {
   python=${BALLAST_TRAINERS_PYTHON:-$HOME/.local/share/ballast/trainers/bin/python}
   "$python" -m pip wheel --quiet --no-deps --require-hashes --wheel-dir "$bundle/wheels" \
     --requirement <(grep -E "^($packages)==" deploy/trainers.txt)
+  "$python" -m pip download --quiet --no-deps --only-binary=:all: --require-hashes \
+    --dest "$bundle/wheels" --requirement tests/gpu/energon.txt
+  if [[ -n $bridge_source ]]; then
+    mkdir "$bundle/buffer"
+    "$python" - "$bridge_source" "$bundle/buffer" <<'END'
+import ast, subprocess, sys
+named = {node.targets[0].id: ast.literal_eval(node.value)
+         for node in ast.parse(open("tests/gpu/energon_feed.py").read()).body
+         if isinstance(node, ast.Assign) and node.targets[0].id in ("COMMIT", "FILES")}
+for path in named["FILES"]:
+    with open("%s/%s.py" % (sys.argv[2], path.replace("/", ".")), "wb") as file:
+        subprocess.run(["git", "-C", sys.argv[1], "show",
+                        "%s:src/megatron/bridge/%s.py" % (named["COMMIT"], path)],
+                       check=True, stdout=file)
+END
+  fi
   install -m 644 tests/server/text/testdata/chat.tokenizer.json "$bundle/python/"
   install -m 644 tests/benchmarks/node/*.py "$bundle/node/"
   if [[ -d ${BALLAST_SHARED_DIR-}/corpus ]]; then
@@ -173,6 +192,27 @@ part_bridge() {
   return $status
 }
 
+part_feeders() {
+  local size=() ways=energon,buffer,off,direct,exchange,hybrid,memory
+  [[ -d $bundle/buffer ]] || ways=${ways/buffer,/}
+  if [[ $(device) == cpu ]]; then
+    size=(--turn 4 --drop 1 --rounds 1 --workers 1 --samples 64 --hidden 64 --layers 2
+      --max-pixels 50176)
+  fi
+  python3 tests/gpu/several_feeders.py --ballast-server "$wrapped/ballast-server" \
+    --world "$(gpus)" --device "$(device)" --buffer "$bundle/buffer" --ways "$ways" \
+    "${size[@]}" --out "$out/feeders.json" "$@"
+}
+
+part_nccl() {
+  python3 tests/gpu/nccl_memory.py --world "$(gpus)" --out "$out/nccl_memory.json"
+}
+
+part_text() {
+  python3 tests/gpu/several_text.py --ballast-server "$wrapped/ballast-server" \
+    --world "$(gpus)" --device "$(device)" --out "$out/text.json"
+}
+
 part_nodes() {
   local steps=48
   if [[ $(device) == cpu ]]; then steps=12; fi
@@ -195,6 +235,21 @@ part_node() {
   else
     python3 "$node" "${options[@]}" --out "$out/node-host.json" || status=1
   fi
+  return $status
+}
+
+# What bounds `device`: the engines of one GPU, of all, and what exchanging adds.
+part_decoding() {
+  local status=0 name options node=tests/benchmarks/node/node.py
+  for name in one-exchange-8 all-exchange-8 all-direct-8 all-exchange-32 all-direct-32; do
+    IFS=- read -r ranks delivery samples <<<"$name"
+    options=(--bundle "$bundle" --ranks "$([[ $ranks == one ]] && echo 1 || gpus)"
+      --delivery "$delivery" --samples-a-rank "$samples" --threads "${1:-32,32}"
+      --backend "$(backend)" --decode device --corpora receipts --baselines "" --until 40
+      --seconds 4 --memory 1024)
+    # The first of two runs is short and says how long the second has to be.
+    timeout 40 python3 "$node" "${options[@]}" --out "$out/decoding-$name.json" || status=1
+  done
   return $status
 }
 
@@ -232,7 +287,7 @@ part_table() {
 
 run() {
   local part failed=() begun=$SECONDS left limit status
-  declare -A limits=([tests]=480 [bench]=300 [megatron]=300 [bridge]=300 [nodes]=150 [node]=240
+  declare -A limits=([nccl]=120 [text]=90 [decoding]=120 [feeders]=360 [tests]=480 [bench]=300 [megatron]=300 [bridge]=300 [nodes]=150 [node]=240
     [training]=280 [table]=540)
   out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 1
   shift

@@ -14,6 +14,7 @@ if a loss differs by more than `--noise` of it. Without GPUs: `--device cpu`, ov
 """
 
 import argparse
+import functools
 import json
 import os
 import subprocess
@@ -29,36 +30,31 @@ WAYS = ("off", "direct", "exchange")
 MICRO, MICRO_BATCHES = 8, 2  # samples of a micro-batch for each rank; micro-batches of a step
 
 
-def train(arguments):
-    """One process of the job, which torchrun started; the first writes `--out`."""
-    import torch
-
+def source_of(arguments, job):
+    """Hugging Face's model of the sizes asked for, with random weights."""
+    import model as models
     from tests.trainer_shim.python.bridge import pretrain_test as bridge
 
-    import model as models
-    import ballast
+    return models.hugging_face(
+        job["model"]["token_ids"], bridge.VOCABULARY, hidden=arguments.hidden,
+        layers=arguments.layers,
+    )  # fmt: skip
+
+
+def configuration(arguments, micro=MICRO, micro_batches=MICRO_BATCHES):
+    """Bridge's configuration of this process's run, over a BallastDatasetProvider."""
+    import torch
     from megatron.bridge.models.gpt_provider import transformer_engine_layer_spec
-    from megatron.bridge.training.callbacks import Callback
-    from megatron.bridge.training.pretrain import pretrain
-    from megatron.bridge.training.vlm_step import forward_step
 
-    def source_of(job):
-        return models.hugging_face(
-            job["model"]["token_ids"], bridge.VOCABULARY, hidden=arguments.hidden,
-            layers=arguments.layers,
-        )  # fmt: skip
+    import ballast
+    from tests.trainer_shim.python.bridge import pretrain_test as bridge
 
-    if arguments.alone:
-        losses, _ = bridge.reference(arguments.address, "train", 1, arguments.world, source_of)
-        with open(arguments.out, "w", encoding="utf-8") as file:
-            json.dump(losses[0], file)
-        return
     torch.set_num_threads(1)
     rank, cuda = int(os.environ["LOCAL_RANK"]), arguments.device == "cuda"
-    source = source_of(ballast.Connection.of(arguments.address).job())
+    source = source_of(arguments, ballast.Connection.of(arguments.address).job())
     cfg = bridge.configuration(source, arguments.address, steps=arguments.steps)
-    cfg.train.micro_batch_size = MICRO
-    cfg.train.global_batch_size = MICRO * MICRO_BATCHES * arguments.world
+    cfg.train.micro_batch_size = micro
+    cfg.train.global_batch_size = micro * micro_batches * arguments.world
     cfg.validation.eval_iters = 0
     cfg.validation.eval_micro_batch_size = cfg.train.micro_batch_size
     cfg.validation.eval_global_batch_size = cfg.train.global_batch_size
@@ -70,7 +66,28 @@ def train(arguments):
         cfg.dist.distributed_backend = "nccl"
     if arguments.transformer_engine:
         cfg.model.transformer_layer_spec = transformer_engine_layer_spec
+    return cfg
 
+
+def train(arguments):
+    """One process of the job, which torchrun started; the first writes `--out`."""
+    import torch
+
+    from tests.trainer_shim.python.bridge import pretrain_test as bridge
+
+    from megatron.bridge.training.callbacks import Callback
+    from megatron.bridge.training.pretrain import pretrain
+    from megatron.bridge.training.vlm_step import forward_step
+
+    if arguments.alone:
+        losses, _ = bridge.reference(
+            arguments.address, "train", 1, arguments.world, functools.partial(source_of, arguments)
+        )
+        with open(arguments.out, "w", encoding="utf-8") as file:
+            json.dump(losses[0], file)
+        return
+    cfg = configuration(arguments)
+    rank, cuda = int(os.environ["LOCAL_RANK"]), arguments.device == "cuda"
     losses, times = [], []
 
     class Seen(Callback):

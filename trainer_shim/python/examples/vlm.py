@@ -51,6 +51,8 @@ class Segments:
 
 def attend(q, k, v, segments, causal):
     """Attends within each segment. Shapes are [T, heads, head_dim]."""
+    if not len(q):  # no rank has an image
+        return v
     if q.is_cuda:
         from torch.nn.attention.varlen import varlen_attn
 
@@ -80,7 +82,8 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
 
     def forward(self, x, segments, angles=None):
-        q, k, v = self.qkv(self.norm1(x)).view(len(x), 3, -1, self.head_dim).unbind(1)
+        heads = x.shape[1] // self.head_dim
+        q, k, v = self.qkv(self.norm1(x)).view(len(x), 3, heads, self.head_dim).unbind(1)
         if angles is not None:
             q, k = rotate(q, angles), rotate(k, angles)
         x = x + self.out(attend(q, k, v, segments, self.causal).reshape(x.shape))
