@@ -184,6 +184,26 @@ absl::Status Check(const LoadedConfig& config,
   return absl::OkStatus();
 }
 
+// Warns of shards that a source's glob does not find; names that the pattern
+// gives one by one are all that is wanted.
+absl::Status WarnOfMissingShards(const LoadedConfig& config) {
+  for (const v1::Source& source : config.config.sources()) {
+    if (source.format() == v1::Source::FORMAT_MOCK ||
+        source.path().find_first_of("*?[") == std::string::npos) {
+      continue;
+    }
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceFile> files,
+                             ListSourceFiles(source, config.directory));
+    std::vector<std::string> names;
+    for (const SourceFile& file : files) names.push_back(file.name);
+    const std::string missing = MissingShards(names);
+    if (!missing.empty()) {
+      PrintLine("warning: source ", source.name(), ": ", missing);
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Builds the indexes, or with index_options.merge merges their shards.
 // Sets `all_fresh` if there was nothing to do.
 absl::Status Build(const LoadedConfig& config,
@@ -214,6 +234,7 @@ absl::Status Build(const LoadedConfig& config,
     left_out.Update(result.left_out_status);
     if (result.report.samples == 0 && empty.empty()) empty = result.source;
   }
+  BALLAST_RETURN_IF_ERROR(WarnOfMissingShards(config));
   std::cout.flush();
   if (too_long > 0) {
     return absl::FailedPreconditionError(absl::StrCat(

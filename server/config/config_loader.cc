@@ -92,7 +92,7 @@ void DefaultSources(const KeyReport& report, v1::Config* config) {
     const std::string key = ItemKey("sources", i);
     if (!report.Has(ChildKey(key, "media_root")) &&
         source.format() == v1::Source::FORMAT_JSONL) {
-      source.set_media_root(".");
+      source.add_media_root(".");
     }
     if (source.format() == v1::Source::FORMAT_MOCK) {
       DefaultImages(report, key, &source);

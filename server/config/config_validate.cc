@@ -111,7 +111,11 @@ class SourceCheck {
     CheckName();
     if (!IsSound("format")) return;
     CheckPath();
-    CheckUrl("media_root", source_.media_root());
+    for (int i = 0; i < source_.media_root_size(); ++i) {
+      const std::string item = ItemKey("media_root", i);
+      const bool in_list = report_.Has(ChildKey(key_, item));
+      CheckUrl(in_list ? item : "media_root", source_.media_root(i));
+    }
     if (IsSound("index") && IsStoreUrl(source_.index())) {
       report_.AddFault(ChildKey(key_, "index"),
                        "found a store; wanted a file on a disk, which servers "

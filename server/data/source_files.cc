@@ -5,11 +5,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "server/data/parquet/unpack.h"
@@ -17,6 +23,7 @@
 #include "server/files/path_pattern.h"
 #include "server/files/storage.h"
 #include "server/sample/data_fault.h"
+#include "server/sample/image_header.h"
 #include "server/sample/index_format.h"
 #include "server/settings/source_fields.h"
 
@@ -170,6 +177,94 @@ absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
   return files;
 }
 
+namespace {
+
+// The number before "-of-", in "train-00001-of-00003.parquet".
+struct ShardName {
+  absl::string_view before;  // up to the number
+  absl::string_view number;
+  absl::string_view after;  // from "-of-"
+  uint64_t count = 0;
+};
+
+std::optional<ShardName> ParseShardName(absl::string_view path) {
+  constexpr absl::string_view kOf = "-of-";
+  const size_t of = path.rfind(kOf);
+  if (of == path.npos || path.find('/', of) != path.npos) return std::nullopt;
+  ShardName name;
+  size_t begin = of;
+  while (begin > 0 && absl::ascii_isdigit(path[begin - 1])) --begin;
+  size_t end = of + kOf.size();
+  while (end < path.size() && absl::ascii_isdigit(path[end])) ++end;
+  name.before = path.substr(0, begin);
+  name.number = path.substr(begin, of - begin);
+  name.after = path.substr(of);
+  const absl::string_view count = path.substr(of + kOf.size(), end - of - 4);
+  if (name.number.empty() || !absl::SimpleAtoi(count, &name.count)) {
+    return std::nullopt;
+  }
+  return name;
+}
+
+}  // namespace
+
+absl::Status CheckNotLfsPointer(const File& file) {
+  constexpr uint64_t kMostBytes = 1024;
+  if (file.stamp().size > kMostBytes) return absl::OkStatus();
+  BALLAST_ASSIGN_OR_RETURN(const std::string text,
+                           file.ReadAt(0, file.stamp().size));
+  if (!absl::StartsWith(text, kLfsPointer)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      file.path(), ": found a pointer of git LFS (", text.size(),
+      " bytes) in place of the file; run `git lfs pull` in its repository, or "
+      "`hf download` in place of `git clone`"));
+}
+
+std::string MissingShards(const std::vector<std::string>& paths) {
+  constexpr size_t kNamed = 3;
+  struct Set {
+    ShardName name;
+    std::set<uint64_t> numbers;
+  };
+  std::map<std::pair<absl::string_view, absl::string_view>, Set> sets;
+  for (const std::string& path : paths) {
+    const std::optional<ShardName> name = ParseShardName(path);
+    uint64_t number = 0;
+    if (!name || !absl::SimpleAtoi(name->number, &number)) continue;
+    Set& set = sets[{name->before, name->after}];
+    set.name = *name;
+    set.numbers.insert(number);
+  }
+  uint64_t missing = 0;
+  uint64_t wanted = 0;
+  std::vector<std::string> names;
+  for (const auto& [key, set] : sets) {
+    // Numbers begin at 0 or at 1.
+    const uint64_t first = set.numbers.count(set.name.count) > 0 ? 1 : 0;
+    if (set.numbers.size() >= set.name.count) continue;
+    missing += set.name.count - set.numbers.size();
+    wanted += set.name.count;
+    for (uint64_t i = first;
+         i < set.name.count + first && names.size() < kNamed; ++i) {
+      if (set.numbers.count(i) > 0) continue;
+      const std::string number = absl::StrCat(i);
+      const size_t width = set.name.number.size();
+      const std::string path =
+          absl::StrCat(set.name.before,
+                       std::string(width - std::min(width, number.size()), '0'),
+                       number, set.name.after);
+      names.push_back(path.substr(path.rfind('/') + 1));
+    }
+  }
+  if (missing == 0) return "";
+  return absl::StrCat(
+      missing, " of ", wanted,
+      " files are not there: ", absl::StrJoin(names, ", "),
+      missing > names.size() ? ", …" : "",
+      "; download the rest, or name those that are wanted one by one in "
+      "`path`, with braces");
+}
+
 IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,
                         const IndexKey& key, bool has_videos) {
   const auto format = FindFormat(source);
@@ -179,7 +274,8 @@ IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,
   if (format.ok()) {
     if ((*format)->names_media) {
       // As it is written: a configuration that has moved means the same.
-      if (source.media_root() != ".") media = source.media_root();
+      media = absl::StrJoin(source.media_root(), "\n");
+      if (media == ".") media.clear();
     }
     if ((*format)->key != nullptr) columns = (*format)->key(source, directory);
     absl::StrAppend(&columns, FieldsKey(source));

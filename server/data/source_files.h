@@ -50,6 +50,16 @@ std::string LinesFolder(const v1::Source& source, absl::string_view directory);
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
     const v1::Source& source, absl::string_view directory);
 
+// Refuses a pointer that git leaves in place of a file of LFS:
+// FAILED_PRECONDITION, with what to do. Reads only a file of a pointer's size.
+// Errors also as File::ReadAt.
+absl::Status CheckNotLfsPointer(const File& file);
+
+// Files that are numbered NAME-00001-of-00003 and that are not among `paths`
+// while others of their number are, in words, with what to do; "" if there are
+// none. Pure.
+std::string MissingShards(const std::vector<std::string>& paths);
+
 // The digests of `key` that an index of `source` holds. `has_videos`: of its
 // records, left out or not, one has a video.
 IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,

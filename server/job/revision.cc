@@ -72,7 +72,7 @@ absl::Status CheckRevisedSource(const v1::Source& running, v1::Source offered) {
   if (trains) {
     offered.set_weight(running.weight());
     offered.set_path(running.path());
-    offered.set_media_root(running.media_root());
+    *offered.mutable_media_root() = running.media_root();
     offered.set_index(running.index());
     offered.set_recipe(running.recipe());
   }

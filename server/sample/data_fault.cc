@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 
 namespace ballast {
@@ -21,16 +22,22 @@ absl::Status Refused(absl::string_view path, absl::string_view reason) {
 
 }  // namespace
 
-absl::Status CheckDataPath(absl::string_view path) {
+absl::Status CheckPathText(absl::string_view path) {
   if (path.empty()) return Refused(path, "is empty");
   if (path.size() > kMaxPath) return Refused(path, "is over 4096 bytes long");
-  if (path.front() == '/') return Refused(path, "is absolute");
   if (std::any_of(path.begin(), path.end(), absl::ascii_iscntrl)) {
     return Refused(path, "holds a control character");
   }
   if (!simdjson::validate_utf8(path.data(), path.size())) {
     return Refused(path, "is not UTF-8");
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDataPath(absl::string_view path) {
+  if (absl::StartsWith(path, "/")) return Refused(path, "is absolute");
+  const absl::Status text = CheckPathText(path);
+  if (!text.ok()) return text;
   for (const absl::string_view part : absl::StrSplit(path, '/')) {
     if (part == "..") return Refused(path, "holds \"..\"");
   }

@@ -29,9 +29,13 @@ inline constexpr uint64_t kMaxRowGroupBytes = uint64_t{2} << 30;
 inline constexpr uint64_t kMaxSampleSpan = 0xFFFFFFFF;
 inline constexpr uint64_t kMaxLineNumber = 0xFFFFFFFF;
 
-// OK if `path`, from a dataset, may be followed: relative, UTF-8, 1 to 4096
-// bytes, without `..` and control characters (so messages can show it as it
-// is). Otherwise INVALID_ARGUMENT with the path and the reason.
+// OK if `path`, from a dataset, can be a path: UTF-8, 1 to 4096 bytes, without
+// control characters (so messages can show it as it is). Otherwise
+// INVALID_ARGUMENT with the path and the reason.
+absl::Status CheckPathText(absl::string_view path);
+
+// OK if it may also be followed as it is: relative, without `..`. Otherwise
+// likewise.
 absl::Status CheckDataPath(absl::string_view path);
 
 // Formats `bytes` of a dataset for messages. Escapes control characters, and
@@ -44,6 +48,8 @@ std::string Printable(absl::string_view bytes);
 inline constexpr char kMissing[] = "missing";
 inline constexpr char kIsUrl[] = "is a URL";
 inline constexpr char kInZip[] = "in a zip archive";
+// A path that leads to none of the folders that media_root names.
+inline constexpr char kOutside[] = "path outside of media_root";
 inline constexpr char kTooLong[] = "too long";
 // What a recipe refuses, or does otherwise than when its source was indexed.
 inline constexpr char kByRecipe[] = "refused by the recipe";

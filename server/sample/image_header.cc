@@ -7,6 +7,8 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/sample/data_fault.h"
@@ -285,12 +287,65 @@ uint64_t MostDecoderBytes(const ImageHeader& header) {
   return 7 * pixels + uint64_t{4 * 17} * header.width + kSmallBuffers;
 }
 
+namespace {
+
+// Why bytes that are no JPEG, PNG or WebP are no image, with a kind of what
+// data sets often hold in place of one.
+absl::Status NoImage(absl::string_view bytes) {
+  struct Other {
+    absl::string_view magic;
+    size_t at;
+    const char* name;
+  };
+  constexpr Other kOthers[] = {
+      {"GIF8", 0, "GIF"},
+      {"BM", 0, "BMP"},
+      {absl::string_view("II*\0", 4), 0, "TIFF"},
+      {absl::string_view("MM\0*", 4), 0, "TIFF"},
+      {"ftypavif", 4, "AVIF"},
+      {"ftypavis", 4, "AVIF"},
+      {"ftypheic", 4, "HEIC"},
+      {"ftypmif1", 4, "HEIC"},
+      {absl::string_view("\0\0\0\x0cjP  ", 8), 0, "JPEG 2000"},
+  };
+  for (const Other& other : kOthers) {
+    if (bytes.size() < 12 ||
+        bytes.substr(other.at, other.magic.size()) != other.magic) {
+      continue;
+    }
+    return OfKind(
+        DataFaultError(absl::StrCat(
+            other.name,
+            ", which is not read; wanted JPEG, PNG or WebP. In place, under "
+            "its own name: python3 -c 'import sys; from PIL import Image; "
+            "[Image.open(p).convert(\"RGB\").save(p, \"PNG\") for p in "
+            "sys.argv[1:]]' FILE...")),
+        absl::StrCat("image is ", other.name));
+  }
+  if (absl::StartsWith(bytes, kLfsPointer.substr(0, bytes.size())) &&
+      bytes.size() >= 12) {
+    return OfKind(DataFaultError("a pointer of git LFS in place of the image; "
+                                 "run `git lfs pull` in its repository"),
+                  "image is a pointer of git LFS");
+  }
+  const std::string head = absl::AsciiStrToLower(bytes.substr(0, 15));
+  if (absl::StartsWith(head, "<!doctype html") ||
+      absl::StartsWith(head, "<html")) {
+    return OfKind(DataFaultError("a page of HTML in place of the image: its "
+                                 "download failed; download it again"),
+                  "image is a page of HTML");
+  }
+  return DataFaultError("neither JPEG nor PNG nor WebP");
+}
+
+}  // namespace
+
 absl::StatusOr<ImageHeader> ReadImageHeader(absl::string_view bytes) {
   const bool riff = IsPrefixOf(bytes, "RIFF") &&
                     (bytes.size() <= 8 || IsPrefixOf(bytes.substr(8), "WEBP"));
   if (!IsPrefixOf(bytes, kJpegMagic) && !IsPrefixOf(bytes, kPngMagic) &&
       !riff) {
-    return DataFaultError("neither JPEG nor PNG nor WebP");
+    return NoImage(bytes);
   }
   if (bytes.size() < 12) return CutShort("image", bytes.size());
   if (riff) return ReadWebpHeader(bytes);

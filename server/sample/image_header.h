@@ -8,6 +8,10 @@
 
 namespace ballast {
 
+// The beginning of a pointer that git leaves in place of a file of LFS.
+inline constexpr absl::string_view kLfsPointer =
+    "version https://git-lfs.github.com/spec/";
+
 // The sides of an image in pixels, as an index and plans have them.
 struct ImageSize {
   uint32_t width;

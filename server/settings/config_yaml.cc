@@ -167,6 +167,9 @@ class Reader {
 
   void ReadList(const YAML::Node& node, const std::string& key,
                 const FieldDescriptor& field, Message* message) {
+    if (GetSetting(field).one() && node.IsScalar()) {
+      return ReadScalar(node, key, field, field, message);
+    }
     if (!node.IsSequence()) return Mistyped(key, node, "a list");
     if (node.size() == 0) {
       return Fault(key, "found an empty list; wanted at least one entry");

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <system_error>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -27,6 +28,7 @@ constexpr const char* kExtensions[] = {".tar",     ".jsonl", ".ndjson",
                                        ".parquet", ".json",  ".idx"};
 constexpr const char* kCompressions[] = {".zst", ".gz", ".xz", ".bz2", ".lz4"};
 constexpr char kTgz[] = ".tgz";
+constexpr char kLance[] = ".lance";
 constexpr char kEnergonMeta[] = ".nv-meta";
 
 bool IsData(absl::string_view name) {
@@ -71,6 +73,13 @@ bool DataTree::AddFolder(const std::string& path, int depth) {
   return false;
 }
 
+void DataTree::AddOther(const std::string& folder, const std::string& name) {
+  const size_t dot = name.rfind('.');
+  if (dot == name.npos) return;
+  Others& others = others_[{folder, absl::AsciiStrToLower(name.substr(dot))}];
+  if (others.count++ == 0 || name < others.first) others.first = name;
+}
+
 absl::Status DataTree::LookInFolder() {
   std::error_code error;
   fs::recursive_directory_iterator entry(root_, error);
@@ -89,13 +98,18 @@ absl::Status DataTree::LookInFolder() {
       entry.disable_recursion_pending();
       if (name == kEnergonMeta) energon_.push_back(path.parent_path().string());
     } else if (entry->is_directory(ignored)) {
-      if (!AddFolder(path.string(), entry.depth())) {
+      if (absl::EndsWith(name, kLance)) {
+        AddOther(path.parent_path().string(), name);
+        entry.disable_recursion_pending();
+      } else if (!AddFolder(path.string(), entry.depth())) {
         entry.disable_recursion_pending();
       }
     } else if (IsData(name) && entry->is_regular_file(ignored)) {
       const uint64_t bytes = entry->file_size(ignored);
       files_.push_back(
           {path.parent_path().string(), name, ignored ? 0 : bytes});
+    } else if (entry->is_regular_file(ignored)) {
+      AddOther(path.parent_path().string(), name);
     }
   }
   if (error) return FileError(error.value(), "list", root_);
@@ -122,12 +136,18 @@ absl::Status DataTree::LookInStore() {
       if (absl::StartsWith(name, ".")) {
         if (name == kEnergonMeta && entry.is_folder) energon_.push_back(folder);
       } else if (entry.is_folder) {
-        if (AddFolder(entry.path, depth)) {
+        if (absl::EndsWith(name, kLance)) {
+          AddOther(folder, name);
+        } else if (AddFolder(entry.path, depth)) {
           waiting.push_back({entry.path, depth + 1});
         }
       } else {
         objects_.insert(entry.path);
-        if (IsData(name)) files_.push_back({folder, name, entry.size});
+        if (IsData(name)) {
+          files_.push_back({folder, name, entry.size});
+        } else {
+          AddOther(folder, name);
+        }
       }
     }
   }
@@ -142,6 +162,11 @@ std::optional<bool> DataTree::HasFile(const std::string& path) {
   if (!IsStoreUrl(path)) {
     std::error_code error;
     return fs::is_regular_file(path, error);
+  }
+  if (absl::StrContains(path, "/../")) {
+    const size_t names = path.find("://") + 3;
+    return HasFile(path.substr(0, names) +
+                   fs::path(path.substr(names)).lexically_normal().string());
   }
   if (objects_.contains(path)) return true;
   if (listed_.contains(AtLastSlash(path).first)) return false;

@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_COMMAND_INIT_DATA_TREE_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,6 +27,8 @@ struct SeenFiles {
   // Number of files, and their bytes.
   uint64_t files = 0;
   uint64_t bytes = 0;
+  // What MissingShards says of them.
+  std::string missing;
   // Samples of all files; counted in the first ones and estimated from their
   // bytes if `estimated`.
   uint64_t samples = 0;
@@ -54,9 +57,11 @@ struct SeenFiles {
   // Likewise with clips of audio.
   uint64_t with_clips = 0;
   uint64_t most_clips = 0;
-  // jsonl: the folder below which every image, video and clip was found, "" if
-  // no sample that was read has any.
-  std::string media_root;
+  // jsonl, parquet: the folders below which every image, video and clip was
+  // found that records name by a path, in the order of media_root; and those of
+  // them that are outside of the folder that was looked at.
+  std::vector<std::string> media_roots;
+  std::vector<std::string> roots_outside;
   // energon: the split that its description says, and whether its samples are
   // to be read as tars are.
   std::string split;
@@ -127,6 +132,15 @@ class DataTree {
     std::string path() const { return folder + "/" + name; }
   };
 
+  // Files of one ending in one folder that are no data: ".zip", ".jpg"; folders
+  // of Lance, ".lance".
+  struct Others {
+    uint64_t count = 0;
+    std::string first;  // by name
+  };
+  using OthersByPlace =
+      std::map<std::pair<std::string, std::string>, Others>;  // folder, ending
+
   // `root`: an absolute path, or a URL; without a slash at its end. Errors: as
   // FileError; as Storage::ListFolder; NOT_FOUND (a prefix without objects).
   static absl::StatusOr<DataTree> Look(std::string root);
@@ -135,6 +149,7 @@ class DataTree {
   const std::vector<File>& files() const { return files_; }
   // The folders directly in the root, at most 64, sorted.
   const std::vector<std::string>& folders() const { return folders_; }
+  const OthersByPlace& others() const { return others_; }
   // Folders that hold .nv-meta.
   const std::vector<std::string>& energon() const { return energon_; }
   // Whether a bound was reached: there is more.
@@ -149,12 +164,14 @@ class DataTree {
 
   absl::Status LookInFolder();
   absl::Status LookInStore();
+  void AddOther(const std::string& folder, const std::string& name);
   // Notes a folder that may be looked into; whether it may, at that depth.
   bool AddFolder(const std::string& path, int depth);
 
   std::string root_;
   std::vector<File> files_;
   std::vector<std::string> folders_;
+  OthersByPlace others_;
   std::vector<std::string> energon_;
   bool cut_ = false;
   // Of a store.

@@ -292,9 +292,21 @@ class Decider {
       text_.Line(absl::StrCat("  - name: ", name), SamplesText(files));
       text_.Line(absl::StrCat("    format: ", GetName(files.format)));
       text_.Line(absl::StrCat("    path: ", Quoted(files.path)));
-      if (!files.media_root.empty()) {
-        text_.Line(absl::StrCat("    media_root: ", Quoted(files.media_root)),
-                   "image paths begin here");
+      if (!files.media_roots.empty()) {
+        std::vector<std::string> roots;
+        for (const std::string& root : files.media_roots) {
+          roots.push_back(Quoted(root));
+        }
+        const std::string all = absl::StrJoin(roots, ", ");
+        text_.Line(absl::StrCat("    media_root: ",
+                                roots.size() == 1 ? all : "[" + all + "]"),
+                   roots.size() == 1 ? "image paths begin here"
+                                     : "image paths begin or lead here");
+      }
+      for (const std::string& root : files.roots_outside) {
+        setup_.unsure.push_back(absl::StrCat(
+            "media_root ", root, " of ", name,
+            ": paths of records lead there, outside of ", seen_.folder));
       }
       if (!files.record.empty()) {
         setup_.files.push_back(MakeRecipe(
@@ -339,6 +351,10 @@ class Decider {
       setup_.found.push_back(absl::StrCat(name, ": ", GetName(files.format),
                                           " ", files.path, ", ",
                                           SamplesText(files)));
+      if (!files.missing.empty()) {
+        setup_.unsure.push_back(
+            absl::StrCat("whether ", name, " is whole: ", files.missing));
+      }
       if (split != "train" && files.split.empty()) {
         setup_.unsure.push_back(absl::StrCat("the split of ", name, ": ", split,
                                              ", because its name says so"));

@@ -1,7 +1,10 @@
 #include "server/command/init/first_samples.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
+#include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -39,6 +42,8 @@ constexpr uint64_t kMaxCounted = uint64_t{1} << 30;
 // compressed files.
 constexpr uint64_t kMaxSamplesOfPart = 64;
 constexpr uint64_t kMaxFilesOfPart = 16;
+// In place of a root: the path is absolute.
+constexpr size_t kWhole = std::numeric_limits<size_t>::max();
 
 // The keys by which the JSON of a preference pair says what it is.
 std::string PairForm(absl::string_view json) {
@@ -64,7 +69,6 @@ class Looker {
         roots_(roots),
         in_store_(IsStoreUrl(files.front())),
         in_part_(in_store_ || IsPacked(files.front())),
-        found_(roots.size()),
         tree_(*tree),
         seen_(seen) {}
 
@@ -87,7 +91,7 @@ class Looker {
       seen_->samples = static_cast<uint64_t>(
           static_cast<double>(seen_->samples) * seen_->bytes / counted);
     }
-    ChooseRoot();
+    ChooseRoots();
   }
 
  private:
@@ -140,6 +144,7 @@ class Looker {
   // Looks at the samples of a file. Returns how many of its bytes were counted.
   absl::StatusOr<uint64_t> LookAt(const std::string& path) {
     BALLAST_ASSIGN_OR_RETURN(const FirstLines first, OpenFirstLines(path));
+    BALLAST_RETURN_IF_ERROR(CheckNotLfsPointer(first.file));
     BALLAST_ASSIGN_OR_RETURN(const uint64_t counted, LookAt(first.file));
     const uint64_t size = first.file.stamp().size;
     return first.packed_bytes == 0 || size == 0
@@ -275,6 +280,14 @@ class Looker {
                              row->audios.size()}
                      : Media(),
             row.ok() ? row->text.size() : 0);
+      if (!row.ok()) continue;
+      std::vector<std::string> paths;
+      for (const auto* media : {&row->videos, &row->audios}) {
+        for (const ParquetVideo& each : *media) {
+          if (!each.path.empty()) paths.push_back(each.path);
+        }
+      }
+      FindMedia(paths, absl::StrCat("row ", i + 1));
     }
     return file.stamp().size;
   }
@@ -293,57 +306,130 @@ class Looker {
     return index.stamp().size;
   }
 
-  // Counts, for each candidate, the images and clips of the sample at `place`
-  // below it.
+  // The folder from which a path that was found outside of every candidate can
+  // be read: the tree's, or the first two names of one elsewhere.
+  std::string RootOf(const std::string& real) const {
+    if (absl::StartsWith(real, tree_.root() + "/")) return tree_.root();
+    const size_t names = IsStoreUrl(real) ? real.find("://") + 3 : 1;
+    size_t end = real.find('/', names);
+    if (end != real.npos && !IsStoreUrl(real)) {
+      end = std::min(real.find('/', end + 1), real.rfind('/'));
+    }
+    return end == real.npos ? "" : real.substr(0, end);
+  }
+
+  // Notes below which candidates the images and clips of the sample at `place`
+  // are.
   void FindMedia(const std::vector<std::string>& files,
                  absl::string_view place) {
-    for (const std::string& file : files) {
+    for (absl::string_view file : files) {
+      if (!in_store_) absl::ConsumePrefix(&file, "file://");
+      const bool is_whole = absl::StartsWith(file, "/") || IsStoreUrl(file);
       std::vector<size_t> at;  // numbers of roots
       for (size_t i = 0; i < roots_.size(); ++i) {
-        const std::optional<bool> found =
-            tree_.HasFile(absl::StrCat(roots_[i], "/", file));
+        std::string path =
+            is_whole ? std::string(file) : absl::StrCat(roots_[i], "/", file);
+        const std::optional<bool> found = tree_.HasFile(path);
         if (!found.has_value()) return;
-        if (*found) at.push_back(i);
+        if (!*found) {
+          if (is_whole) break;
+          continue;
+        }
+        if (is_whole || absl::StrContains(file, "..")) {
+          const std::string real = WithoutDots(path);
+          const std::string root = RootOf(real);
+          if (root.empty()) break;
+          Reached(root, real);
+          at = {is_whole ? kWhole : i};
+          whole_ += is_whole ? 1 : 0;
+          break;
+        }
+        at.push_back(i);
       }
       ++media_;
-      for (const size_t i : at) ++found_[i];
       if (at.empty() && missing_.empty()) {
-        missing_ = absl::StrCat(path_, ": ", place, ": there is no ", file,
-                                " next to the file, in the folder or in one of "
-                                "its folders; set media_root to the folder "
-                                "that paths of media begin at");
+        missing_ = absl::StrCat(
+            path_, ": ", place, ": there is no ", file,
+            is_whole ? "; wanted a file on this machine: set media_root to the "
+                       "folder that holds it, or write other paths"
+                     : " next to the file, in the folder or in one of its "
+                       "folders; set media_root to the folder that paths of "
+                       "media begin at");
       }
+      if (at != std::vector<size_t>{kWhole}) found_.push_back(std::move(at));
     }
   }
 
-  void ChooseRoot() {
+  static std::string WithoutDots(const std::string& path) {
+    const size_t names = IsStoreUrl(path) ? path.find("://") + 3 : 0;
+    return path.substr(0, names) + std::filesystem::path(path.substr(names))
+                                       .lexically_normal()
+                                       .string();
+  }
+
+  // Narrows the folder of the files that were found in `root` to the one that
+  // holds them all.
+  void Reached(const std::string& root, const std::string& file) {
+    std::string folder = file.substr(0, file.rfind('/'));
+    if (root == tree_.root()) folder = root;
+    const auto [held, is_new] = reached_.emplace(root, folder);
+    while (!is_new && held->second.size() > root.size() &&
+           folder != held->second &&
+           !absl::StartsWith(folder, held->second + "/")) {
+      held->second.resize(held->second.rfind('/'));
+    }
+  }
+
+  // Takes the candidates that have most of the files that are left, one after
+  // the other, then the folders of what leads elsewhere.
+  void ChooseRoots() {
     if (media_ == 0) return;
-    const auto best = std::max_element(found_.begin(), found_.end());
-    seen_->media_root = roots_[best - found_.begin()];
-    if (*best < media_) {
-      // Without any file each sample is bad.
-      seen_->bad = *best == 0 ? seen_->looked_at : seen_->bad + 1;
-      if (seen_->first_fault.empty()) {
-        seen_->first_fault =
-            missing_.empty()
-                ? absl::StrCat(path_, ": of ", media_, " files of media ",
-                               *best, " are below ", seen_->media_root,
-                               ", and others below another folder; set "
-                               "media_root to the folder that holds all")
-                : missing_;
+    uint64_t missing = media_ - whole_;
+    while (missing > 0) {
+      std::vector<uint64_t> counts(roots_.size());
+      for (const std::vector<size_t>& at : found_) {
+        for (const size_t i : at) ++counts[i];
+      }
+      const auto best = std::max_element(counts.begin(), counts.end());
+      if (best == counts.end() || *best == 0) break;
+      const size_t taken = best - counts.begin();
+      seen_->media_roots.push_back(roots_[taken]);
+      missing -= *best;
+      std::erase_if(found_, [=](const std::vector<size_t>& at) {
+        return std::find(at.begin(), at.end(), taken) != at.end();
+      });
+    }
+    std::vector<std::string>& roots = seen_->media_roots;
+    for (const auto& reached : reached_) {
+      const std::string& folder = reached.second;
+      const bool known =
+          std::any_of(roots.begin(), roots.end(), [&](const std::string& one) {
+            return folder == one || absl::StartsWith(folder, one + "/");
+          });
+      if (known) continue;
+      roots.push_back(folder);
+      if (reached.first != tree_.root()) {
+        seen_->roots_outside.push_back(folder);
       }
     }
+    if (missing == 0) return;
+    // Without any file each sample is bad.
+    seen_->bad = missing == media_ ? seen_->looked_at : seen_->bad + 1;
+    if (seen_->first_fault.empty()) seen_->first_fault = missing_;
   }
 
   const std::vector<std::string>& files_;
   const std::vector<std::string>& roots_;
   const bool in_store_;
   const bool in_part_;
-  std::vector<uint64_t> found_;  // files of media below each of `roots_`
+  // For each relative path that was found, or not, the roots that have it.
+  std::vector<std::vector<size_t>> found_;
+  std::map<std::string, std::string> reached_;  // by RootOf
   DataTree& tree_;
   SeenFiles* const seen_;
   std::string path_;
   uint64_t media_ = 0;  // files
+  uint64_t whole_ = 0;  // of them absolute, and there
   std::string missing_;
 };
 

@@ -18,8 +18,9 @@ namespace ballast {
 // reads at most some hundred samples, and counts the samples of at most 1 GiB.
 // Of a store it reads 64 samples and counts no more, or the rows of 16 files.
 //
-// `roots`: candidates of a media_root in `tree`, of which the one with most of
-// the images, the first among equals, is taken.
+// `roots`: candidates of a media_root in `tree`, of which as few are taken as
+// have all media, that with most of them first; then the folders to which
+// absolute paths and `..` lead.
 void LookAtFirstSamples(const std::vector<std::string>& files,
                         const std::vector<std::string>& roots, DataTree* tree,
                         SeenFiles* seen);

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/substitute.h"
 #include "common/machine.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
@@ -28,6 +31,7 @@
 #include "server/data/jsonl/conversation_json.h"
 #include "server/data/jsonl/pair_json.h"
 #include "server/data/parquet/unpack.h"
+#include "server/data/source_files.h"
 #include "server/data/unpack_lines.h"
 #include "server/files/file.h"
 #include "server/files/path_pattern.h"
@@ -245,6 +249,7 @@ class TreeLooker {
                          " of its folder: ", reason));
     }
     if (seen_->in_store) LookForModel();
+    SayOthers();
   }
 
  private:
@@ -314,6 +319,75 @@ class TreeLooker {
     return false;
   }
 
+  // What is there in a format that is not read, with the way out.
+  void SayOthers() {
+    struct Form {
+      const char* ending;
+      const char* what;  // $0: the first, $1: its folder
+    };
+    constexpr Form kForms[] = {
+        {".zip",
+         "a zip archive: samples are read at their places in files, and a "
+         "server unpacks none; unpack it, as by `unzip -q $0 -d $1`, and run "
+         "init again"},
+        {".mds",
+         "a shard of MosaicML's streaming (MDS), which is not read; write "
+         "Parquet: `python3 -c 'import datasets, streaming; "
+         "datasets.Dataset.from_generator(lambda: (dict(r) for r in "
+         "streaming.StreamingDataset(local=\"$1\", batch_size=1)))"
+         ".to_parquet(\"$1/data.parquet\")'`"},
+        {".lance",
+         "a table of Lance, which is not read; write Parquet: `python3 -c "
+         "'import lance, pyarrow.parquet as pq; "
+         "pq.write_table(lance.dataset(\"$0\").to_table(), "
+         "\"$1/data.parquet\")'`"},
+    };
+    for (const auto& [place, found] : tree_.others()) {
+      for (const Form& form : kForms) {
+        if (place.second != form.ending) continue;
+        const std::string path = absl::StrCat(place.first, "/", found.first);
+        const std::string more =
+            found.count == 1
+                ? ""
+                : absl::StrCat(" (as ", found.count - 1, " more there)");
+        Other(path + more, absl::Substitute(form.what, path, place.first));
+      }
+    }
+    if (seen_->files.empty()) SayClassFolders();
+  }
+
+  // Folders of images with nothing that says a text, as torchvision's
+  // ImageFolder reads them: the folders are the classes.
+  void SayClassFolders() {
+    constexpr absl::string_view kImages[] = {".jpg", ".jpeg", ".png", ".webp",
+                                             ".gif", ".bmp",  ".tif", ".tiff"};
+    std::set<std::string> folders;
+    uint64_t images = 0;
+    for (const auto& [place, found] : tree_.others()) {
+      if (std::find(std::begin(kImages), std::end(kImages), place.second) !=
+          std::end(kImages)) {
+        folders.insert(place.first);
+        images += found.count;
+      } else if (place.second == ".txt" || place.second == ".csv") {
+        return;
+      }
+    }
+    if (folders.size() < 2) return;
+    const std::string& root = tree_.root();
+    Other(*folders.begin(),
+          absl::StrCat(
+              images, " images in ", folders.size(),
+              " folders, without a text: the name of a folder may be a class, "
+              "and there is nothing else to learn. If it is the answer, write "
+              "it into records: `cd ",
+              root,
+              " && python3 -c 'import glob, json, os; [print(json.dumps("
+              "{\"image\": p, \"text\": os.path.basename(os.path.dirname("
+              "p))})) for p in sorted(glob.glob(\"**/*.*\", "
+              "recursive=True))]' > /tmp/classes.jsonl && mv "
+              "/tmp/classes.jsonl .`, and run init again"));
+  }
+
   void Other(const std::string& path, std::string reason) {
     seen_->others.push_back({path, std::move(reason)});
   }
@@ -337,6 +411,7 @@ class TreeLooker {
             "sources[].path; rename the file or its folder");
       return;
     }
+    files.missing = MissingShards(paths);
     files.path = folder == "." ? group.pattern
                                : absl::StrCat(folder, "/", group.pattern);
     std::vector<std::string> roots = {parent, tree_.root()};
@@ -349,12 +424,14 @@ class TreeLooker {
             files.first_fault.empty() ? "no samples" : files.first_fault);
       return;
     }
-    if (files.record.empty() ? files.media_root.empty()
-                             : format != Format::kJsonl) {
-      files.media_root.clear();
-    } else {
-      if (files.media_root.empty()) files.media_root = parent;
-      files.media_root = Named(files.media_root, config_folder_);
+    if (!files.record.empty()) {
+      if (format != Format::kJsonl) files.media_roots.clear();
+      if (files.media_roots.empty() && format == Format::kJsonl) {
+        files.media_roots = {parent};
+      }
+    }
+    for (std::string& root : files.media_roots) {
+      root = Named(root, config_folder_);
     }
     seen_->files.push_back(std::move(files));
   }
@@ -379,7 +456,7 @@ class TreeLooker {
     std::string path = paths.front();
     if (!EscapePattern(&path)) return "";
     source.set_path(path);
-    source.set_media_root(folder);
+    source.add_media_root(folder);
     const auto raw = FindRecord(source, "", 0, /*reports=*/false);
     if (!raw.ok()) return "";
     return ShowRecord(raw->given);

@@ -271,6 +271,7 @@ absl::StatusOr<FileScan> SourceScan::ScanFile(const SourceFile& source,
                                               ProgressMeter* progress) const {
   BALLAST_ASSIGN_OR_RETURN(const File file,
                            Storage::OfProcess().Open(source.path));
+  BALLAST_RETURN_IF_ERROR(CheckNotLfsPointer(file));
   FileScanner scanner(source.name, file, options_, progress);
   const std::optional<uint64_t> known = reuse_.Find(source, file.stamp());
   const bool is_whole =

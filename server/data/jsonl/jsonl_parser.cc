@@ -236,11 +236,6 @@ class RawJsonlParser final : public RawRecordParser {
   const MediaRoot media_;
 };
 
-absl::StatusOr<MediaRoot> GetMediaRoot(const v1::Source& source,
-                                       absl::string_view directory) {
-  return MediaRoot::Create(ResolvePath(directory, source.media_root()));
-}
-
 }  // namespace
 
 const RecordFormat kJsonlFormat = {
@@ -253,14 +248,14 @@ const RecordFormat kJsonlFormat = {
     [](const v1::Source& source, absl::string_view directory)
         -> absl::StatusOr<std::unique_ptr<RecordParser>> {
       BALLAST_ASSIGN_OR_RETURN(MediaRoot media,
-                               GetMediaRoot(source, directory));
+                               MediaRoot::Create(source, directory));
       return std::make_unique<JsonlParser>(std::move(media),
                                            !source.fields().empty());
     },
     [](const v1::Source& source, absl::string_view directory)
         -> absl::StatusOr<std::unique_ptr<RawRecordParser>> {
       BALLAST_ASSIGN_OR_RETURN(MediaRoot media,
-                               GetMediaRoot(source, directory));
+                               MediaRoot::Create(source, directory));
       return std::make_unique<RawJsonlParser>(std::move(media));
     }};
 

@@ -3,18 +3,20 @@
 
 #include <memory>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/config.pb.h"
 #include "server/files/file.h"
 
 namespace ballast {
 
 // Refuses a path of an "image" or a "video" (`medium`) that fails
-// CheckDataPath, or that names something else than a separate file, a URL or
+// CheckPathText, or that names something else than a separate file, a URL or
 // a member of a zip archive, by its kind (data_fault.h): INVALID_ARGUMENT.
+// Where it may lead, MediaRoot::Open says.
 absl::Status CheckMediaPath(absl::string_view medium, absl::string_view path);
 
 // Whether two paths may be of one file, from one folder or another: one ends
@@ -25,33 +27,49 @@ bool IsSameFile(absl::string_view one, absl::string_view other);
 // name: no sentence, and no address of a page. Pure.
 bool NamesMedia(absl::string_view text);
 
-// The folder, or prefix in a store, to which a dataset's image paths are
-// relative and which they must not leave. Thread-safe; blocks on the disk or
-// the store.
+// The folders, or prefixes in stores, at which the paths of a source's media
+// begin and which they must not leave. Thread-safe; blocks on the disk or the
+// store.
 class MediaRoot {
  public:
-  // Errors: as FileError, naming `folder`; of a prefix as Storage::CheckStore.
-  static absl::StatusOr<MediaRoot> Create(const std::string& folder);
+  // Errors: as FileError, naming the folder; of a prefix as
+  // Storage::CheckStore.
+  static absl::StatusOr<MediaRoot> Create(
+      const std::vector<std::string>& folders);
+  // Of a loaded source in a configuration of `directory`.
+  static absl::StatusOr<MediaRoot> Create(const v1::Source& source,
+                                          absl::string_view directory);
 
-  // Opens a file below the folder. Follows links. A link that leads outside is
-  // refused by the path of the opened file, so it cannot be changed between
-  // check and use. Errors: INVALID_ARGUMENT (CheckDataPath, outside, not a
-  // regular file); as FileError. From memory (ReadFrom) also ABORTED. Of a
-  // store: as Storage::Open.
+  // Opens a file. A relative path begins at the first root that has it; one
+  // that is absolute, with `file://` or without, or the address of an object,
+  // is itself. Follows links and "..", from one root to another, too. Anything
+  // that leads outside of all roots is refused, with the line to add, by the
+  // path of the opened file, so it cannot be changed between check and use;
+  // what the text alone leads outside is not even opened. Errors:
+  // INVALID_ARGUMENT (CheckPathText, outside, not a regular file); as
+  // FileError. From memory (ReadFrom) also ABORTED. Of a store: as
+  // Storage::Open.
   absl::StatusOr<File> Open(absl::string_view path,
                             ReadFrom from = ReadFrom::kDisk) const;
 
-  // Whether it is a prefix in a store.
-  bool InStore() const { return opened_ == nullptr; }
+  // Whether one of them is a prefix in a store.
+  bool InStore() const;
 
  private:
   struct Folder;
-  MediaRoot(std::string folder, std::shared_ptr<const Folder> opened)
-      : folder_(std::move(folder)), opened_(std::move(opened)) {}
+  MediaRoot() = default;
 
-  std::string folder_;  // without links; ends with '/'
-  // Null for a prefix in a store.
-  std::shared_ptr<const Folder> opened_;
+  // `path` is the record's, for messages.
+  absl::StatusOr<File> OpenBelow(const Folder& root, absl::string_view path,
+                                 ReadFrom from) const;
+  absl::StatusOr<File> OpenFile(const std::string& whole,
+                                absl::string_view path) const;
+  absl::StatusOr<File> OpenElsewhere(const std::string& whole,
+                                     absl::string_view path) const;
+  bool IsBelow(absl::string_view real) const;
+  absl::Status Outside(absl::string_view path, const std::string& folder) const;
+
+  std::vector<std::shared_ptr<const Folder>> roots_;  // at least one
 };
 
 }  // namespace ballast

@@ -196,7 +196,11 @@ absl::Status CheckLostMedia(const object& root) {
       return LostMedia(
           View(key),
           absl::StrCat("has the address of a picture, ", Printable(text),
-                       ": download them (img2dataset does)"));
+                       ": download them, as by `img2dataset "
+                       "--url_list FILE --input_format jsonl --url_col ",
+                       View(key),
+                       " --caption_col text --output_format webdataset "
+                       "--output_folder FOLDER`, and read FOLDER"));
     }
   }
   return absl::OkStatus();

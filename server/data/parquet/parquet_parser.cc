@@ -432,11 +432,6 @@ class RawParquetParser final : public RowParser<RawRecordParser> {
   }
 };
 
-absl::StatusOr<MediaRoot> GetMediaRoot(const v1::Source& source,
-                                       absl::string_view directory) {
-  return MediaRoot::Create(ResolvePath(directory, source.media_root()));
-}
-
 }  // namespace
 
 uint64_t EstimateBytesOfGroups(const IndexFile& index, uint64_t groups) {
@@ -468,14 +463,14 @@ const RecordFormat kParquetFormat = {
     [](const v1::Source& source, absl::string_view directory)
         -> absl::StatusOr<std::unique_ptr<RecordParser>> {
       BALLAST_ASSIGN_OR_RETURN(MediaRoot media,
-                               GetMediaRoot(source, directory));
+                               MediaRoot::Create(source, directory));
       return MakeParquetParser(GetParquetColumns(source), std::move(media),
                                RowGroupCache::OfProcess());
     },
     [](const v1::Source& source, absl::string_view directory)
         -> absl::StatusOr<std::unique_ptr<RawRecordParser>> {
       BALLAST_ASSIGN_OR_RETURN(MediaRoot media,
-                               GetMediaRoot(source, directory));
+                               MediaRoot::Create(source, directory));
       return std::make_unique<RawParquetParser>(GetParquetColumns(source),
                                                 std::move(media));
     }};

@@ -285,9 +285,14 @@ absl::Status CheckNoNamedMedia(const arrow::Schema& schema,
         "column ", Printable(name),
         has_addresses ? " has addresses of pictures"
                       : " seems to hold media, their names or addresses",
-        ", and is not read: the samples would be text alone. Write the files "
-        "into a column `images` (img2dataset downloads addresses), or take a "
-        "recipe (docs/recipes.md); name the columns in `columns` if it may be "
+        ", and is not read: the samples would be text alone. Download "
+        "addresses, as by `img2dataset --url_list FILE --input_format parquet "
+        "--url_col ",
+        Printable(name),
+        " --caption_col text --output_format webdataset --output_folder "
+        "FOLDER`, and read FOLDER; write other files into a column `images`, "
+        "or take a recipe (docs/recipes.md); name the columns in `columns` if "
+        "it may be "
         "left out"));
   }
   return absl::OkStatus();

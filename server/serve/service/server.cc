@@ -134,11 +134,11 @@ void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
   const auto calls =
       std::make_shared<BlockingCalls>(kMaxStuckReads, Clock::Real());
   for (std::unique_ptr<SampleSource>& source : job->sources) {
-    source = GuardSource(std::move(source), policy, calls, Clock::Real(),
-                         [files](const std::string& file,
-                                 absl::string_view reason) {
-                           files->TriedAgain(file, reason);
-                         });
+    source =
+        GuardSource(std::move(source), policy, calls, Clock::Real(),
+                    [files](const std::string& file, absl::string_view reason) {
+                      files->TriedAgain(file, reason);
+                    });
   }
 }
 
@@ -151,18 +151,18 @@ uint64_t StatedMemory(const v1::Config& config, uint64_t decode_memory) {
   bool is_in_store = false;
   for (const v1::Source& source : config.sources()) {
     has_row_groups |= source.format() == v1::Source::FORMAT_PARQUET;
-    is_in_store |= IsStoreUrl(source.path()) || IsStoreUrl(source.media_root());
+    is_in_store |= IsStoreUrl(source.path()) ||
+                   std::any_of(source.media_root().begin(),
+                               source.media_root().end(), IsStoreUrl);
   }
   if (has_row_groups) bytes += config.serve().row_group_memory();
   if (is_in_store) bytes += config.storage().memory();
   return bytes;
 }
 
-absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
-                                            uint32_t ranks,
-                                            const ServerRevisions& revisions,
-                                            std::unique_ptr<BuildInstruments>
-                                                build) {
+absl::StatusOr<ServerParts> MakeServerParts(
+    const OpenedJob& job, uint32_t ranks, const ServerRevisions& revisions,
+    std::unique_ptr<BuildInstruments> build) {
   ServerParts parts;
   parts.build = build != nullptr ? std::move(build)
                                  : std::make_unique<BuildInstruments>();
@@ -324,9 +324,9 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   const Scheduler* const scheduler = revisions.opened == nullptr
                                          ? opened->scheduler.get()
                                          : revisions.opened->scheduler();
-  BALLAST_ASSIGN_OR_RETURN(ServerParts parts,
-                           MakeServerParts(*opened, identity.ranks, revisions,
-                                           std::move(build)));
+  BALLAST_ASSIGN_OR_RETURN(
+      ServerParts parts,
+      MakeServerParts(*opened, identity.ranks, revisions, std::move(build)));
   BALLAST_ASSIGN_OR_RETURN(parts.ahead_fetcher,
                            MakeAheadFetcher(*opened, identity, scheduler));
   // The first blocks of a server that may not know a change could be others.
@@ -427,7 +427,8 @@ ServerState::Sources LoaderServer::GetSources(
                     return !UnixPath(address).empty();
                   });
   if (const auto tls = server.security_.tls(); tls != nullptr) {
-    sources.certificate = [tls, file = server.job_.config.security().tls().cert()] {
+    sources.certificate = [tls,
+                           file = server.job_.config.security().tls().cert()] {
       return std::make_pair(tls->Get()->identity.expires, file);
     };
   }

@@ -517,6 +517,79 @@ class InitTest(tools.ToolTest):
         self.assertRegex(said, r"left out missing.jsonl: .* line 1: there is no no/such.jpg")
         self.assertRegex(said, r"the model: .*--model-dir")
 
+    def test_paths_that_lead_elsewhere_name_their_roots(self):
+        folder, rows = self.unpacked("led")
+        elsewhere = self.path("elsewhere/images")
+        os.makedirs(os.path.dirname(elsewhere))
+        shutil.copytree(folder + "/media", elsewhere)
+        os.mkdir(folder + "/notes")
+
+        def named(form):
+            return [dict(row, image=[form % name for name in row["image"]]) for row in rows]
+
+        self.lines(folder + "/notes/up.jsonl", named("../media/%s"))
+        self.lines(folder + "/whole.jsonl", named(folder + "/media/%s"))
+        self.lines(folder + "/far.jsonl", named("file://" + elsewhere + "/%s"))
+        os.symlink(elsewhere, folder + "/link")
+        _, plan = self.runs(folder)
+        self.assertGreater(plan["totals"]["images"], 0)
+        text = self.text(folder)
+        self.assertIn('media_root: ["notes", "."]', text)
+        self.assertIn('media_root: "."', text)
+        # What no root names stays refused, with the line.
+        self.lines(folder + "/notes/up.jsonl", named("../link/%s"))
+        self.write("led/ballast.yaml", text.replace(elsewhere, folder))
+        said = tools.run(
+            "ballast-server", "index", "--config", folder + "/ballast.yaml"
+        ).stdout.decode()
+        self.assertRegex(
+            said, 'leads outside of media_root.* name it, too: media_root: .*"%s' % elsewhere
+        )
+
+    def test_what_is_not_whole_is_said(self):
+        folder, rows = self.unpacked("shards")
+        for name in ("0-of-3", "2-of-3"):
+            self.lines(folder + "/train-0000%s.jsonl" % name, rows)
+        out = folder + "/ballast.yaml"
+        missing = "1 of 3 files are not there: train-00001-of-3.jsonl; download the rest"
+        self.assertIn(missing, self.ok("ballast-server", "init", folder, "--out", out))
+        self.assertIn(missing, self.ok("ballast-server", "index", "--config", out))
+        with open(out, encoding="utf-8") as file:
+            text = file.read()
+        self.write(
+            "shards/ballast.yaml", text.replace("train-[0-9]*-of-[0-9]*", "train-0000{0,2}-of-3")
+        )
+        self.assertNotIn("not there", self.ok("ballast-server", "index", "--config", out))
+
+    def test_what_is_no_source_is_said_with_the_way_out(self):
+        pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+        for name, files, words in (
+            ("zips", ["a.zip", "b.zip"], r"a.zip \(as 1 more there\): a zip archive.*unzip -q"),
+            (
+                "mds",
+                ["index.json", "shard.00000.mds"],
+                r"\(MDS\), which is not read; write Parquet",
+            ),
+            ("lance", ["t.lance/data/x"], "t.lance: a table of Lance, .*lance.dataset"),
+            (
+                "classes",
+                ["cat/1.jpg", "dog/1.jpg", "dog/2.jpg"],
+                "3 images in 2 folders, without a text",
+            ),
+            (
+                "pointer",
+                ["a.parquet", "b.tar", "c.jsonl"],
+                "a.parquet: found a pointer of git LFS .*git lfs pull",
+            ),
+        ):
+            for file in files:
+                os.makedirs(os.path.dirname(self.path(name + "/" + file)), exist_ok=True)
+                self.write(name + "/" + file, pointer if name == "pointer" else "{}")
+            message = self.error(
+                "ballast-server", "init", self.path(name), "--out", self.path("no.yaml")
+            )
+            self.assertRegex(message, words)
+
     def test_the_models_files_decide(self):
         folder = self.draw("model")
         model = self.path("qwen")

@@ -90,7 +90,7 @@ TEST(LoadConfig, ReadsAnExampleWithEverySection) {
   EXPECT_EQ(chat.name(), "chat");
   EXPECT_EQ(chat.format(), v1::Source::FORMAT_JSONL);
   EXPECT_EQ(chat.path(), "data/chat.jsonl");
-  EXPECT_EQ(chat.media_root(), "data");
+  EXPECT_THAT(chat.media_root(), ElementsAre("data"));
   EXPECT_EQ(chat.weight(), 1);
   EXPECT_EQ(chat.index(), "/etc/ballast/.ballast/chat.index");
 
@@ -169,6 +169,21 @@ TEST(LoadConfig, ReadsAnExampleWithEverySection) {
   EXPECT_EQ(config.security().tokens_file(), "/etc/ballast/tokens");
 }
 
+TEST(LoadConfig, OneRootStandsForAListOfIt) {
+  const auto roots = [](const std::string& value) {
+    const v1::Config config = LoadYaml(absl::StrCat(
+        "sources: [{name: a, format: jsonl, path: a.jsonl, media_root: ", value,
+        "}]\nbatch: {global: 4, micro: 4, max_tokens: 64}\ntopology: {modules: "
+        "{vision: {dp: 1}, language: {dp: 1}}}\n"));
+    return std::vector<std::string>(config.sources(0).media_root().begin(),
+                                    config.sources(0).media_root().end());
+  };
+  EXPECT_THAT(roots("a"), ElementsAre("a"));
+  EXPECT_THAT(roots("[a]"), ElementsAre("a"));
+  EXPECT_THAT(roots("[a, /b, \"s3://b/c\"]"),
+              ElementsAre("a", "/b", "s3://b/c"));
+}
+
 // Apart from paths and addresses the example only states defaults.
 TEST(LoadConfig, DefaultsAreThoseOfTheExample) {
   v1::Config want = LoadYaml(kDesign);
@@ -178,7 +193,7 @@ TEST(LoadConfig, DefaultsAreThoseOfTheExample) {
   want.mutable_topology()->mutable_servers(0)->set_address("127.0.0.1:7070");
   want.mutable_model()->set_tokenizer("bytes");
   want.mutable_model()->set_max_pixels(12845056);
-  want.mutable_sources(1)->set_media_root(".");
+  want.mutable_sources(1)->set_media_root(0, ".");
   // Those of the example are by hand.
   *want.mutable_balance()->mutable_cost() =
       LoadYaml(kSmallest).balance().cost();

@@ -373,7 +373,7 @@ TEST(MediaInStoreTest, ReadsMediaThatWereRestored) {
   WriteFile(folder + "/chat.jsonl", "{\"image\": \"a.jpg\"}\n");
   v1::Source lines = MakeSource(v1::Source::FORMAT_JSONL,
                                 absl::StrCat("file://", folder, "/chat.jsonl"));
-  lines.set_media_root(absl::StrCat("file://", folder, "/media"));
+  lines.add_media_root(absl::StrCat("file://", folder, "/media"));
   const auto report = BuildIndex(lines, folder, FakeOptions());
   ASSERT_TRUE(report.ok()) << report.status();
   const auto source = OpenSource(lines, folder, FakeKey());

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "server/data/index/image_probe.h"
 #include "server/data/jsonl/media_root.h"
+#include "server/sample/data_fault.h"
 #include "tests/server/data/corpus_testing.h"
 
 namespace ballast {
@@ -193,12 +194,12 @@ TEST(MediaRootTest, OpensFilesInside) {
   for (const std::string& root :
        {folder + "/root", folder + "/root/", folder + "/root_link",
         folder + "/./root/../root"}) {
-    const auto media = MediaRoot::Create(root);
+    const auto media = MediaRoot::Create({root});
     ASSERT_TRUE(media.ok()) << media.status();
     EXPECT_TRUE(media->Open("sub/a.jpg").ok());
     EXPECT_TRUE(media->Open("link.jpg").ok());
   }
-  EXPECT_EQ(MediaRoot::Create(folder + "/none").status().code(),
+  EXPECT_EQ(MediaRoot::Create({folder + "/none"}).status().code(),
             absl::StatusCode::kNotFound);
 }
 
@@ -208,19 +209,100 @@ TEST(MediaRootTest, RefusesPathsThatLeadOutside) {
   WriteFile(folder + "/root2/b.jpg", "outside");
   std::filesystem::create_symlink("../root2/b.jpg", folder + "/root/b.jpg");
   std::filesystem::create_symlink(folder + "/root2", folder + "/root/c");
-  const auto media = MediaRoot::Create(folder + "/root");
+  const auto media = MediaRoot::Create({folder + "/root"});
   ASSERT_TRUE(media.ok()) << media.status();
   for (const std::string path : {"b.jpg", "c/b.jpg"}) {
     const absl::Status status = media->Open(path).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("leads outside"));
   }
-  for (const std::string path : {"../root2/b.jpg", "/etc/passwd", ""}) {
+  for (const std::string path :
+       {"../root2/b.jpg", "/etc/passwd", "file:///etc/passwd", "s3://b/a.jpg",
+        "./../root2/b.jpg", ""}) {
     EXPECT_EQ(media->Open(path).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
   EXPECT_EQ(media->Open("none.jpg").status().code(),
             absl::StatusCode::kNotFound);
+}
+
+TEST(MediaRootTest, RefusesTheRestWithTheLineThatNamesIt) {
+  const std::string folder = TestFolder();
+  WriteFile(folder + "/root/a.jpg", "inside");
+  WriteFile(folder + "/more/b.jpg", "outside");
+  const auto media = MediaRoot::Create({folder + "/root"});
+  ASSERT_TRUE(media.ok()) << media.status();
+  const std::string real = std::filesystem::canonical(folder);
+  for (const std::string& path :
+       {std::string("../more/b.jpg"), folder + "/more/b.jpg",
+        "file://" + folder + "/more/b.jpg"}) {
+    const absl::Status status = media->Open(path).status();
+    EXPECT_EQ(GetBadKind(status), "path outside of media_root");
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("media_root: [\"" + real + "/root\", \"" + real +
+                          "/more\"]"));
+  }
+  // What the text alone leads elsewhere is not opened: a reader would end the
+  // wait of the pipe's writer.
+  const std::string pipe = folder + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(media->Open(pipe).status().message()),
+              HasSubstr("leads outside"));
+}
+
+TEST(MediaRootTest, FollowsPathsToAnyNamedRoot) {
+  const std::string folder = TestFolder();
+  WriteFile(folder + "/notes/a.jpg", "1");
+  WriteFile(folder + "/images/a.jpg", "22");
+  WriteFile(folder + "/images/b.jpg", "333");
+  WriteFile(folder + "/images2/c.jpg", "4444");
+  std::filesystem::create_symlink(folder + "/images/b.jpg",
+                                  folder + "/notes/link.jpg");
+  std::filesystem::create_symlink(folder + "/images", folder + "/named");
+  const auto media =
+      MediaRoot::Create({folder + "/notes", folder + "/images/"});
+  ASSERT_TRUE(media.ok()) << media.status();
+  const auto size = [&](const std::string& path) {
+    const auto file = media->Open(path);
+    EXPECT_TRUE(file.ok()) << file.status();
+    return file.ok() ? file->stamp().size : 0;
+  };
+  EXPECT_EQ(size("a.jpg"), 1u);  // of the first that has it
+  EXPECT_EQ(size("b.jpg"), 3u);
+  EXPECT_EQ(size("link.jpg"), 3u);
+  EXPECT_EQ(size("../images/a.jpg"), 2u);
+  EXPECT_EQ(size(folder + "/images/b.jpg"), 3u);
+  EXPECT_EQ(size("file://" + folder + "/images/b.jpg"), 3u);
+  EXPECT_EQ(size(folder + "/images/../notes/a.jpg"), 1u);
+  EXPECT_EQ(size(folder + "/named/b.jpg"), 3u);  // by a link elsewhere
+  for (const std::string& path :
+       {std::string("../images2/c.jpg"), folder + "/images2/c.jpg"}) {
+    EXPECT_THAT(std::string(media->Open(path).status().message()),
+                HasSubstr("leads outside"));
+  }
+  EXPECT_TRUE(absl::IsNotFound(media->Open("none.jpg").status()));
+  EXPECT_TRUE(absl::IsNotFound(media->Open(folder + "/none.jpg").status()));
+}
+
+TEST(MediaRootTest, FollowsAddressesBelowAPrefix) {
+  const std::string folder = TestFolder();
+  WriteFile(folder + "/notes/a.jpg", "1");
+  WriteFile(folder + "/images/b.jpg", "22");
+  WriteFile(folder + "/c.jpg", "333");
+  const std::string store = "file://" + folder;
+  const auto media = MediaRoot::Create({store + "/notes", store + "/images"});
+  ASSERT_TRUE(media.ok()) << media.status();
+  for (const std::string& path :
+       {std::string("b.jpg"), std::string("../images/b.jpg"),
+        store + "/images/b.jpg"}) {
+    const auto file = media->Open(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ(file->stamp().size, 2u) << path;
+  }
+  for (const std::string& path : {std::string("../c.jpg"), store + "/c.jpg",
+                                  store + "/images/../c.jpg"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(media->Open(path).status())) << path;
+  }
 }
 
 TEST(MediaRootTest, OpensFromMemoryOnlyRegularFilesInside) {
@@ -230,7 +312,7 @@ TEST(MediaRootTest, OpensFromMemoryOnlyRegularFilesInside) {
   std::filesystem::create_symlink("../b.jpg", folder + "/root/b.jpg");
   std::filesystem::create_directory(folder + "/root/folder");
   ASSERT_EQ(mkfifo((folder + "/root/pipe").c_str(), 0600), 0);
-  const auto media = MediaRoot::Create(folder + "/root");
+  const auto media = MediaRoot::Create({folder + "/root"});
   ASSERT_TRUE(media.ok()) << media.status();
   ASSERT_TRUE(media->Open("a.jpg").ok());
   const auto opened = media->Open("a.jpg", ReadFrom::kMemory);

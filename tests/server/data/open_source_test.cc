@@ -457,7 +457,7 @@ TEST_F(OpenSourceTest, ReadsNothingOutsideTheRootAfterAChange) {
   WriteFile(folder_ + "/secret.jpg", FakeImage(1, 2));
   WriteFile(folder_ + "/chat.jsonl", R"({"image": "m/a.jpg"})");
   v1::Source source = lines_;
-  source.set_media_root(folder_ + "/data");
+  source.add_media_root(folder_ + "/data");
   Build(source);
   const auto opened = Open(source);
   ASSERT_NE(opened, nullptr);
@@ -482,6 +482,25 @@ TEST_F(OpenSourceTest, ReadsNothingOutsideTheRootAfterAChange) {
   std::filesystem::create_directory(folder_ + "/data/m");
   std::filesystem::create_symlink("/dev/zero", folder_ + "/data/m/a.jpg");
   EXPECT_THAT(refusal(), HasSubstr("not a regular file"));
+}
+
+TEST(MissingShardsTest, AreCountedAndNamed) {
+  EXPECT_EQ(
+      MissingShards({"a/t-00000-of-00002.parquet", "a/t-00001-of-00002.parquet",
+                     "a/u.parquet", "of-5.tar", "x-of-3.tar"}),
+      "");
+  // From 1 on.
+  EXPECT_EQ(MissingShards({"t-1-of-2.tar", "t-2-of-2.tar"}), "");
+  // Two sets, in two folders.
+  const std::string said =
+      MissingShards({"a/t-00000-of-00003.tar", "a/t-00002-of-00003.tar",
+                     "b/t-00001-of-00010.tar"});
+  EXPECT_THAT(said, HasSubstr("10 of 13 files are not there: "
+                              "t-00001-of-00003.tar, t-00000-of-00010.tar, "
+                              "t-00002-of-00010.tar, …; download"));
+  // A number that no set has files for.
+  EXPECT_THAT(MissingShards({"t-0-of-4000000000.tar"}),
+              HasSubstr("3999999999 of 4000000000 "));
 }
 
 // No file is ever opened by a member's name. Members with such names, or that

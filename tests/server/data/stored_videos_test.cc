@@ -84,7 +84,7 @@ TEST_F(StoredVideosTest, NamedByLines) {
   WriteFile(folder_ + "/a.mp4", FakeVideo(7, kVideoBytes));
   WriteFile(folder_ + "/chat.jsonl", R"({"video": "a.mp4", "messages": []})");
   v1::Source lines = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
-  lines.set_media_root(absl::StrCat("file://", folder_));
+  lines.add_media_root(absl::StrCat("file://", folder_));
   const auto source = Open(lines);
   ASSERT_NE(source, nullptr);
   ExpectFetchedOnce(*source);
@@ -104,7 +104,7 @@ TEST_F(StoredVideosTest, NamedByRecipes) {
             "    return recipe.Sample([{'role': 'user', 'content': '<video>'}],"
             " videos=[record.json()['clip'] + '.mp4'])\n");
   v1::Source lines = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
-  lines.set_media_root(absl::StrCat("file://", folder_));
+  lines.add_media_root(absl::StrCat("file://", folder_));
   lines.set_recipe("my_recipe.py");
   const auto source = Open(lines);
   ASSERT_NE(source, nullptr);

@@ -157,6 +157,27 @@ TEST(ImageHeaderTest, RefusesOtherFiles) {
   }
 }
 
+TEST(ImageHeaderTest, NamesWhatStandsInPlaceOfAnImage) {
+  const auto kind = [](std::string bytes) {
+    const absl::Status status = ReadImageHeader(bytes).status();
+    EXPECT_TRUE(IsDataFault(status)) << status;
+    return GetBadKind(status);
+  };
+  const std::string rest(16, '\0');
+  EXPECT_EQ(kind("GIF89a" + rest), "image is GIF");
+  EXPECT_EQ(kind("BM" + rest), "image is BMP");
+  EXPECT_EQ(kind(std::string("II*\0", 4) + rest), "image is TIFF");
+  EXPECT_EQ(kind(std::string("MM\0*", 4) + rest), "image is TIFF");
+  EXPECT_EQ(kind(std::string("\0\0\0\x1c", 4) + "ftypavif" + rest),
+            "image is AVIF");
+  EXPECT_EQ(kind(std::string("\0\0\0\x18", 4) + "ftypheic" + rest),
+            "image is HEIC");
+  EXPECT_EQ(kind("version https://git-lfs.github.com/spec/v1\noid"),
+            "image is a pointer of git LFS");
+  EXPECT_EQ(kind("<!DOCTYPE html><html>"), "image is a page of HTML");
+  EXPECT_EQ(kind("plain text and no image"), "");
+}
+
 // A scan header of `components`.
 std::string Scan(int components) {
   std::string body(1, static_cast<char>(components));

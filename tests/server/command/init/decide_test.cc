@@ -86,12 +86,13 @@ TEST(DecideSetupTest, SourcesAreWeightedByTheirSamples) {
   seen.files.push_back(Tars("data/chat.jsonl"));
   seen.files[1].format = SeenFiles::Format::kJsonl;
   seen.files[1].samples = 300;
-  seen.files[1].media_root = "data/media";
+  seen.files[1].media_roots = {"data/media"};
   const v1::Config config = Loaded(seen);
   EXPECT_EQ(config.sources(0).weight(), 100);
   EXPECT_EQ(config.sources(1).weight(), 300);
   EXPECT_EQ(config.sources(1).format(), v1::Source::FORMAT_JSONL);
-  EXPECT_THAT(config.sources(1).media_root(), HasSubstr("data/media"));
+  EXPECT_THAT(config.sources(1).media_root(),
+              ElementsAre(HasSubstr("data/media")));
 }
 
 TEST(DecideSetupTest, SamplesWithToolsNeedTheCheckpointsTemplate) {
@@ -555,7 +556,7 @@ TEST(DecideSetupTest, RecordsOfNoKnownFormGetARecipe) {
   Seen seen = Folder();
   seen.files.push_back(Tars("data/odd.jsonl"));
   seen.files[1].format = SeenFiles::Format::kJsonl;
-  seen.files[1].media_root = "data";
+  seen.files[1].media_roots = {"data"};
   seen.files[1].record = "{\n  \"q\": \"Why?\"\n}";
   seen.files[1].first_fault = "data/odd.jsonl: line 1: no turns";
   const v1::Config config = Loaded(seen);

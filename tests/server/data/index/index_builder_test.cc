@@ -209,7 +209,7 @@ TEST_F(IndexBuilderTest, HashesWholeFiles) {
 
 TEST_F(IndexBuilderTest, IndexesJsonl) {
   v1::Source source = lines_;
-  source.set_media_root("media");
+  source.add_media_root("media");
   WriteFile(folder_ + "/media/a.jpg", FakeImage(3, 4, 100'000));
   WriteFile(folder_ + "/media/sub/b.jpg", FakeImage(5, 6));
   WriteFile(folder_ + "/outside.jpg", FakeImage(7, 8));
@@ -241,7 +241,9 @@ TEST_F(IndexBuilderTest, IndexesJsonl) {
   EXPECT_THAT(lines[1], HasSubstr("/media/none.jpg: cannot open"));
   EXPECT_THAT(lines[2],
               HasSubstr("chat.jsonl@91 7: path \"link.jpg\" leads outside "));
-  EXPECT_EQ(lines[3], "chat.jsonl@113 8: path \"../outside.jpg\" holds \"..\"");
+  EXPECT_THAT(
+      lines[3],
+      HasSubstr("chat.jsonl@113 8: path \"../outside.jpg\" leads outside "));
   EXPECT_THAT(lines[4], HasSubstr("chat.jsonl@141 9: "));
   EXPECT_THAT(lines[4], HasSubstr("/media/bad.jpg: no image"));
   EXPECT_THAT(lines[5], HasSubstr("chat.jsonl@162 10: "));
@@ -454,7 +456,7 @@ TEST_F(IndexBuilderTest, AnotherMediaRootMakesAnIndexStaleButAMoveDoesNot) {
   ASSERT_TRUE(report.ok()) << report.status();
   std::filesystem::rename(folder_ + "/here", folder_ + "/there");
   EXPECT_TRUE(CheckIndexFresh(source, folder_ + "/there", FakeKey()).ok());
-  source.set_media_root("media");
+  source.add_media_root("media");
   EXPECT_EQ(CheckIndexFresh(source, folder_ + "/there", FakeKey()).code(),
             absl::StatusCode::kFailedPrecondition);
 }

@@ -349,7 +349,7 @@ class ChangedImageTest : public IndexCheckTest {
               "{\"image\": \"a.jpg\"}\n{\"image\": \"b.jpg\"}\n"
               "{\"image\": \"c.jpg\"}\n");
     source_ = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
-    source_.set_media_root("media");
+    source_.add_media_root("media");
     const auto report = BuildIndex(source_, folder_, RealImageOptions());
     EXPECT_TRUE(report.ok()) << report.status();
     EXPECT_EQ(report->samples, 3);

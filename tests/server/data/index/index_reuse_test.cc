@@ -195,7 +195,7 @@ TEST_F(IndexReuseTest, AnotherKeyOfSizesReadsEverything) {
 
 TEST_F(IndexReuseTest, ReusesLinesToo) {
   v1::Source source = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
-  source.set_media_root("media");
+  source.add_media_root("media");
   WriteFile(folder_ + "/media/a.jpg", FakeImage(3, 4));
   WriteFile(folder_ + "/chat.jsonl",
             "{\"image\": \"a.jpg\"}\n\nnonsense\n{\"unmeasurable\": 1}\n{}\n");
@@ -244,7 +244,7 @@ TEST_F(IndexReuseTest, IgnoresADamagedOrOlderIndex) {
 // that need not be.
 TEST_F(IndexReuseTest, TakesLengthsFromOlderIndexes) {
   v1::Source lines = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
-  lines.set_media_root("media");
+  lines.add_media_root("media");
   WriteFile(folder_ + "/media/a.jpg", FakeImage(3, 4));
   WriteFile(folder_ + "/chat.jsonl",
             "{\"image\": \"a.jpg\"}\n{\"unmeasurable\": 1}\n{}\n");

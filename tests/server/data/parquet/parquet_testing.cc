@@ -42,8 +42,8 @@ std::unique_ptr<FileSource> ParquetTest::Open(const v1::Source& source,
   EXPECT_TRUE(files.ok()) << files.status();
   cache_ = std::make_shared<RowGroupCache>(cache_bytes);
   return std::make_unique<FileSource>(
-      MakeParquetParser(GetParquetColumns(source), *MediaRoot::Create(folder_),
-                        cache_),
+      MakeParquetParser(GetParquetColumns(source),
+                        *MediaRoot::Create({folder_}), cache_),
       *std::move(index), *std::move(files), std::make_shared<OpenFileCache>(8));
 }
 

@@ -113,7 +113,7 @@ class WriteTarsTest : public ::testing::Test {
   const std::string folder_ = TestFolder();
   const v1::Source lines_ = [] {
     v1::Source source = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
-    source.set_media_root(".");
+    source.add_media_root(".");
     return source;
   }();
 };
