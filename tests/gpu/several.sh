@@ -245,8 +245,8 @@ part_decoding() {
     IFS=- read -r ranks delivery samples <<<"$name"
     options=(--bundle "$bundle" --ranks "$([[ $ranks == one ]] && echo 1 || gpus)"
       --delivery "$delivery" --samples-a-rank "$samples" --threads "${1:-32,32}"
-      --backend "$(backend)" --decode device --corpora receipts --baselines "" --until 40
-      --seconds 4 --memory 1024)
+      --backend "$(backend)" --decode device --corpora receipts --baselines "" --until 100
+      --seconds 4 --memory 2048)
     # The first of two runs is short and says how long the second has to be.
     timeout 40 python3 "$node" "${options[@]}" --out "$out/decoding-$name.json" || status=1
   done

@@ -50,7 +50,8 @@ class Turns:
 
         self.arguments, self.rank, self.device = arguments, rank, device
         self.addresses = dict(zip(BALLAST, arguments.address.split(",")))
-        self.ways = arguments.ways.split(",") * arguments.rounds
+        # The first turn warms up: kernels are loaded, and the allocator's memory is found.
+        self.ways = ["off"] + arguments.ways.split(",") * arguments.rounds
         self.ids = ballast.Connection.of(self.addresses["off"]).job()["model"]["token_ids"]
         world = list(range(arguments.world))
         backend = "nccl" if arguments.device == "cuda" else "gloo"
@@ -160,6 +161,8 @@ class Turns:
         )  # fmt: skip
         if self.device.type == "cpu":
             loader.pin_memory = False
+        # So long torch waits, at the end of the turn, for each worker that has work ahead.
+        self.torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.2
         return energon_feed, iter(loader)
 
     def of_energon(self, _):
@@ -253,7 +256,7 @@ def merged(arguments, ranks):
     import plot_training
 
     ways = {}
-    for turns in zip(*(rank["turns"] for rank in ranks)):
+    for turns in zip(*(rank["turns"][1:] for rank in ranks)):
         if any(len(turn["ms"]) < arguments.turn for turn in turns):
             continue
         way = ways.setdefault(turns[0]["way"], {
@@ -318,7 +321,8 @@ def main():
 
     arguments.ballast_server = os.path.abspath(arguments.ballast_server)
     arguments.out = os.path.abspath(arguments.out)
-    arguments.steps = arguments.turn * arguments.rounds * len(arguments.ways.split(","))
+    turns = 1 + arguments.rounds * len(arguments.ways.split(","))
+    arguments.steps = arguments.turn * turns
     micro = MICRO * arguments.world
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ballast"))

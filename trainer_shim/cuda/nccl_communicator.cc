@@ -251,8 +251,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(
                                      "ncclCommUserRank"));
   BALLAST_RETURN_IF_ERROR(
       NcclStatus(*nccl, nccl->CommCount(trainers, &size), "ncclCommCount"));
-  BALLAST_ASSIGN_OR_RETURN(const NcclPair pair,
-                           SplitNccl(*nccl, trainers, rank, options));
+  BALLAST_ASSIGN_OR_RETURN(
+      const NcclPair pair,
+      SplitNccl(*nccl, trainers, rank, static_cast<uint32_t>(size), options));
   return NcclCommunicatorOver(nccl, pair, rank, size);
 }
 

@@ -67,9 +67,8 @@ absl::StatusOr<NcclApi> FindNcclApi() {
   if (!status.ok()) return status;
   int version = 0;
   if (api.GetVersion(&version) != ncclSuccess || version < kMinVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("NCCL's version is ", version, ", wanted ", kMinVersion,
-                     " or later"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "NCCL's version is ", version, ", wanted ", kMinVersion, " or later"));
   }
   return api;
 }
@@ -111,17 +110,19 @@ namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(10);
 
-ncclConfig_t GetConfig(const NcclOptions& options, bool blocking) {
+ncclConfig_t GetConfig(const NcclOptions& options, uint32_t size,
+                       bool blocking) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = blocking;
-  if (options.max_ctas > 0) config.maxCTAs = options.max_ctas;
+  config.maxCTAs =
+      options.max_ctas > 0 ? options.max_ctas : DefaultMaxCtas(size);
   return config;
 }
 
 // Of a pair's parent: non-blocking, and shares its abort with what is split
 // off.
-ncclConfig_t GetParentConfig(const NcclOptions& options) {
-  ncclConfig_t config = GetConfig(options, /*blocking=*/false);
+ncclConfig_t GetParentConfig(const NcclOptions& options, uint32_t size) {
+  ncclConfig_t config = GetConfig(options, size, /*blocking=*/false);
   config.splitShare = 1;
   return config;
 }
@@ -197,7 +198,8 @@ absl::StatusOr<ncclComm_t> Split(const NcclApi& nccl, ncclComm_t from, int rank,
 // The pair of `parent`, which was begun with GetParentConfig: waits until it is
 // ready, and splits the other one off it. Errors: as ConnectNccl.
 absl::StatusOr<NcclPair> Complete(const NcclApi& nccl, ncclComm_t parent,
-                                  int rank, const std::string& what,
+                                  int rank, uint32_t size,
+                                  const std::string& what,
                                   const NcclOptions& options) {
   NcclPair pair;
   pair.parent = parent;
@@ -205,8 +207,8 @@ absl::StatusOr<NcclPair> Complete(const NcclApi& nccl, ncclComm_t parent,
       nccl, parent, what, [] { return true; }, options);
   if (status.ok()) {
     const absl::StatusOr<ncclComm_t> exchange =
-        Split(nccl, parent, rank, GetConfig(options, /*blocking=*/true), what,
-              options);
+        Split(nccl, parent, rank, GetConfig(options, size, /*blocking=*/true),
+              what, options);
     status = exchange.status();
     if (status.ok()) pair.exchange = *exchange;
   }
@@ -217,12 +219,13 @@ absl::StatusOr<NcclPair> Complete(const NcclApi& nccl, ncclComm_t parent,
 }  // namespace
 
 absl::StatusOr<NcclPair> SplitNccl(const NcclApi& nccl, ncclComm_t from,
-                                   int rank, const NcclOptions& options) {
+                                   int rank, uint32_t size,
+                                   const NcclOptions& options) {
   const std::string what = "splitting the trainer's communicator";
   BALLAST_ASSIGN_OR_RETURN(
       const ncclComm_t parent,
-      Split(nccl, from, rank, GetParentConfig(options), what, options));
-  return Complete(nccl, parent, rank, what, options);
+      Split(nccl, from, rank, GetParentConfig(options, size), what, options));
+  return Complete(nccl, parent, rank, size, what, options);
 }
 
 absl::StatusOr<NcclPair> ConnectNccl(const NcclApi& nccl,
@@ -231,12 +234,12 @@ absl::StatusOr<NcclPair> ConnectNccl(const NcclApi& nccl,
                                      const NcclOptions& options) {
   const std::string what =
       absl::StrCat("making NCCL's communicator as rank ", rank, " of ", size);
-  ncclConfig_t config = GetParentConfig(options);
+  ncclConfig_t config = GetParentConfig(options, size);
   ncclComm_t parent = nullptr;
   const absl::Status begun = NcclStatus(
       nccl, nccl.CommInitRankConfig(&parent, size, id, rank, &config), what);
   BALLAST_RETURN_IF_ERROR(OrAbort(nccl, parent, begun));
-  return Complete(nccl, parent, rank, what, options);
+  return Complete(nccl, parent, rank, size, what, options);
 }
 
 }  // namespace ballast

@@ -51,9 +51,21 @@ absl::StatusOr<const NcclApi*> LoadNccl();
 absl::Status NcclStatus(const NcclApi& nccl, ncclResult_t result,
                         absl::string_view what);
 
+// The limit of thread blocks of a group of `size` ranks, from 1 to 8. NCCL
+// keeps buffers for each thread block and peer, 12 MiB on an H200, and its own
+// choice takes 384 MiB for one peer and more for each further one: this limit
+// takes at most 252 MiB for up to 21 peers, and 12 MiB for each further one
+// (docs/decisions/0132-memory-of-the-exchange.md).
+constexpr int DefaultMaxCtas(uint32_t size) {
+  constexpr uint32_t kBuffers = 21, kMost = 8;
+  const uint32_t peers = size > 1 ? size - 1 : 1;
+  const uint32_t ctas = kBuffers / peers;
+  return static_cast<int>(ctas < 1 ? 1 : ctas > kMost ? kMost : ctas);
+}
+
 struct NcclOptions {
   // Limit of thread blocks (CTAs) that an exchange takes from the device; the
-  // rest stay free for the trainer's kernels. 0: NCCL decides.
+  // rest stay free for the trainer's kernels. 0: DefaultMaxCtas.
   int max_ctas = 0;
   // Bounds the wait for the other ranks to connect.
   absl::Duration connect_timeout = absl::Minutes(5);
@@ -84,7 +96,8 @@ absl::StatusOr<NcclPair> ConnectNccl(const NcclApi& nccl,
 // have called it; all further waits are as ConnectNccl's. Errors: as
 // ConnectNccl.
 absl::StatusOr<NcclPair> SplitNccl(const NcclApi& nccl, ncclComm_t from,
-                                   int rank, const NcclOptions& options);
+                                   int rank, uint32_t size,
+                                   const NcclOptions& options);
 
 }  // namespace ballast
 

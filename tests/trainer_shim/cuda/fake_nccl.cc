@@ -54,6 +54,7 @@ std::string FakeNccl::GetName(ncclComm_t communicator) {
 
 ncclResult_t FakeNccl::Init(ncclComm_t* communicator, int, ncclUniqueId, int,
                             ncclConfig_t* config) {
+  fake->max_ctas.push_back(config->maxCTAs);
   fake->Note(config->blocking == 0 ? "init non-blocking" : "init blocking");
   *communicator = fake->parent();
   return ncclInProgress;
@@ -62,6 +63,7 @@ ncclResult_t FakeNccl::Init(ncclComm_t* communicator, int, ncclUniqueId, int,
 ncclResult_t FakeNccl::Split(ncclComm_t from, int, int,
                              ncclComm_t* communicator, ncclConfig_t* config) {
   const bool of_trainers = from == fake->trainers();
+  fake->max_ctas.push_back(config->maxCTAs);
   fake->Note(std::string("split ") + fake->GetName(from) +
              (config->blocking == 1 ? " blocking" : " non-blocking"));
   const ncclComm_t made = of_trainers ? fake->parent() : fake->child();

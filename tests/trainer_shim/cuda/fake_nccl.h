@@ -35,6 +35,9 @@ class FakeNccl {
   // ncclGroupEnd waits until the parent is aborted.
   bool group_waits = false;
 
+  // maxCTAs of each communicator, in the order of calls.
+  std::vector<int> max_ctas;
+
   // "init non-blocking", "split blocking", "abort parent", ...
   std::vector<std::string> calls();
   void AwaitCall(const std::string& call);

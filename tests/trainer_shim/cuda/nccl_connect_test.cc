@@ -71,6 +71,28 @@ TEST_F(NcclConnectTest, WaitsForPeersThatComeLate) {
               ElementsAre("init non-blocking", "split parent blocking"));
 }
 
+TEST_F(NcclConnectTest, BuffersOfUpTo21PeersTakeAtMost252MiB) {
+  // 12 MiB for each thread block and peer: docs/nccl_memory.json.
+  for (uint32_t peers = 1; peers <= 21; ++peers) {
+    const int ctas = DefaultMaxCtas(peers + 1);
+    EXPECT_GE(ctas, 1) << peers;
+    EXPECT_LE(ctas, 8) << peers;
+    EXPECT_LE(12 * ctas * peers, 252u) << peers;
+    EXPECT_TRUE(ctas == 8 || 12 * (ctas + 1) * peers > 252u) << peers;
+  }
+  EXPECT_EQ(DefaultMaxCtas(1), 8);
+  EXPECT_EQ(DefaultMaxCtas(16384), 1);
+}
+
+TEST_F(NcclConnectTest, BothCommunicatorsHaveTheLimit) {
+  ASSERT_TRUE(Connect().ok());
+  EXPECT_THAT(nccl_.max_ctas, ElementsAre(7, 7));  // of four ranks
+  nccl_.max_ctas.clear();
+  options_.max_ctas = 32;
+  ASSERT_TRUE(Connect().ok());
+  EXPECT_THAT(nccl_.max_ctas, ElementsAre(32, 32));
+}
+
 TEST_F(NcclConnectTest, APeerThatNeverComesEndsItAtTheTimeout) {
   nccl_.looks_to_connect = -1;
   const absl::Status status = Connect().status();
@@ -109,7 +131,7 @@ TEST_F(NcclConnectTest, NcclsErrorsEndIt) {
 
 TEST_F(NcclConnectTest, SplitsATrainersCommunicatorThatBlocks) {
   nccl_.trainers_blocks = true;
-  const auto pair = SplitNccl(nccl_.api(), nccl_.trainers(), 1, options_);
+  const auto pair = SplitNccl(nccl_.api(), nccl_.trainers(), 1, 4, options_);
   ASSERT_TRUE(pair.ok()) << pair.status();
   EXPECT_EQ(pair->parent, nccl_.parent());
   EXPECT_EQ(pair->exchange, nccl_.child());
@@ -120,13 +142,13 @@ TEST_F(NcclConnectTest, SplitsATrainersCommunicatorThatBlocks) {
 // The trainer's communicator stays the trainer's, whatever happens.
 TEST_F(NcclConnectTest, SplitsATrainersCommunicatorThatDoesNotBlock) {
   nccl_.looks_to_split = 5;
-  const auto pair = SplitNccl(nccl_.api(), nccl_.trainers(), 1, options_);
+  const auto pair = SplitNccl(nccl_.api(), nccl_.trainers(), 1, 4, options_);
   ASSERT_TRUE(pair.ok()) << pair.status();
   EXPECT_EQ(pair->parent, nccl_.parent());
   EXPECT_EQ(pair->exchange, nccl_.child());
   nccl_.looks_to_split = -1;
   EXPECT_EQ(
-      SplitNccl(nccl_.api(), nccl_.trainers(), 1, options_).status().code(),
+      SplitNccl(nccl_.api(), nccl_.trainers(), 1, 4, options_).status().code(),
       absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(nccl_.calls(), ElementsAre("split trainers non-blocking",
                                          "split parent blocking",
@@ -137,7 +159,7 @@ TEST_F(NcclConnectTest, APeerThatLeavesBetweenTheTwoSplitsEndsThemToo) {
   nccl_.trainers_blocks = true;
   nccl_.looks_to_split = -1;
   EXPECT_EQ(
-      SplitNccl(nccl_.api(), nccl_.trainers(), 1, options_).status().code(),
+      SplitNccl(nccl_.api(), nccl_.trainers(), 1, 4, options_).status().code(),
       absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(nccl_.calls(),
               ElementsAre("split trainers non-blocking",

@@ -115,8 +115,8 @@ class Loader(Progress, Iterator[Batch]):
         overlap: make the next batch on the GPU while the trainer's step runs.
         timeout: seconds after which unfinished work of the GPU counts as hung.
             0: 600.
-        max_ctas: limit of thread blocks that an exchange takes from the GPU. 0: NCCL
-            decides.
+        max_ctas: limit of thread blocks that an exchange takes from the GPU. 0: from 1 to
+            8, by the number of ranks, so that NCCL's buffers stay small (docs/gpu_shim.md).
         max_batches_held: batches that may be held at a time, by their tensors or by
             what autograd saved of them. 0: enough for 1F1B at the job's pipeline
             depth (stages + 2, at least 4), and also for all micro-batches of a step
