@@ -11,7 +11,9 @@ constexpr uint64_t kLastStep = std::numeric_limits<uint64_t>::max();
 }  // namespace
 
 StreamProgress::StreamProgress(const BlockRange& range, uint32_t prefetch_steps)
-    : prefetch_steps_(prefetch_steps), to_begin_(range.first) {
+    : prefetch_steps_(prefetch_steps),
+      share_(range.share),
+      to_begin_(range.first) {
   // A range past the last representable step needs no end here: the schedule
   // refuses such steps first.
   if (range.steps != 0 && range.steps <= kLastStep - range.first.step) {
@@ -26,7 +28,7 @@ StreamProgress::Decision StreamProgress::Next() {
   if (stopped_ || PastEnd(to_begin_)) return decision;
   switch (next_) {
     case NextBlock::kUnknown:
-      if (to_begin_.step - ToTake().step > prefetch_steps_) return decision;
+      if (!MayPlan()) return decision;
       next_ = NextBlock::kBeingPlanned;
       decision.action = Action::kPlan;
       return decision;
@@ -40,18 +42,41 @@ StreamProgress::Decision StreamProgress::Next() {
   return decision;
 }
 
-void StreamProgress::OnPlanned(uint64_t bytes, uint32_t micro_batches) {
-  next_ = NextBlock::kPlanned;
-  next_bytes_ = bytes;
+bool StreamProgress::OnPlanned(uint64_t bytes, uint32_t micro_batches) {
   next_micro_batches_ = micro_batches;
+  if (Wants(to_begin_)) {
+    next_ = NextBlock::kPlanned;
+    next_bytes_ = bytes;
+    return true;
+  }
+  next_ = NextBlock::kUnknown;
+  // The step's other blocks that are not wanted need no plan.
+  const uint64_t step = to_begin_.step;
+  do {
+    MoveOn();
+  } while (to_begin_.step == step && !Wants(to_begin_));
+  return false;
+}
+
+bool StreamProgress::MayPlan() const {
+  if (to_begin_.step - ToTake().step <= prefetch_steps_) return true;
+  return share_.has_value() && begun_.size() < prefetch_steps_;
+}
+
+bool StreamProgress::Wants(const BlockId& block) const {
+  return !share_.has_value() || share_->Owns(block.step, block.micro_batch);
+}
+
+void StreamProgress::MoveOn() {
+  if (++to_begin_.micro_batch >= next_micro_batches_) {
+    to_begin_ = {to_begin_.step + 1, 0};
+  }
 }
 
 void StreamProgress::OnBegun() {
   next_ = NextBlock::kUnknown;
   begun_.push_back(to_begin_);
-  if (++to_begin_.micro_batch >= next_micro_batches_) {
-    to_begin_ = {to_begin_.step + 1, 0};
-  }
+  MoveOn();
 }
 
 void StreamProgress::OnTaken() { begun_.pop_front(); }

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/aligned_buffer.h"
 #include "proto/schedule.pb.h"
+#include "proto/schedule/spread.h"
 #include "server/delivery/block.h"
 
 namespace ballast {
@@ -53,10 +54,11 @@ class BlockStream {
 };
 
 // The blocks of a stream: from `first` to the end of step number first.step +
-// steps - 1.
+// steps - 1; with `share`, those of them that it owns.
 struct BlockRange {
   BlockId first;
   uint64_t steps = 0;  // 0: no end
+  std::optional<BlockShare> share = std::nullopt;
 };
 
 // Decides what one stream does next. Blocks are planned, begun and taken in
@@ -69,8 +71,11 @@ struct BlockRange {
 //
 // A block is planned if its step is at most `prefetch_steps` after the step of
 // the next block to be taken. The number of micro-batches of a step is known
-// once a block of it has been planned. Plain values, no threads or locks:
-// thread-compatible.
+// once a block of it has been planned. With a share, a block of another server
+// is planned for that number alone, and passed over; and while fewer than
+// `prefetch_steps` blocks have been begun, later steps are planned as well,
+// since the share may have no block in the next ones. Plain values, no threads
+// or locks: thread-compatible.
 class StreamProgress {
  public:
   enum class Action {
@@ -92,8 +97,9 @@ class StreamProgress {
   Decision Next();
 
   // Records that the block of kPlan has `bytes` and its step `micro_batches`
-  // micro-batches.
-  void OnPlanned(uint64_t bytes, uint32_t micro_batches);
+  // micro-batches. Returns whether the stream wants the block; otherwise it has
+  // been passed over.
+  bool OnPlanned(uint64_t bytes, uint32_t micro_batches);
 
   // Records that the block of kBegin has been begun.
   void OnBegun();
@@ -119,8 +125,13 @@ class StreamProgress {
     return begun_.empty() ? to_begin_ : begun_.front();
   }
   bool PastEnd(const BlockId& block) const;
+  bool MayPlan() const;
+  bool Wants(const BlockId& block) const;
+  // Moves to_begin_ on by one block.
+  void MoveOn();
 
   uint32_t prefetch_steps_;
+  std::optional<BlockShare> share_;   // nullopt: all blocks
   std::optional<uint64_t> end_step_;  // the first step past the range
   std::deque<BlockId> begun_;         // not taken yet
   BlockId to_begin_;

@@ -203,7 +203,7 @@ void Loader::Stop() {
 
 absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
     const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
-    std::function<void()> ready) {
+    std::function<void()> ready, std::optional<BlockShare> share) {
   BALLAST_ASSIGN_OR_RETURN(const SplitPart* const part, GetPart(role.split()));
   BALLAST_RETURN_IF_ERROR(CheckRole(part->job, role));
   BALLAST_ASSIGN_OR_RETURN(steps, StepsWithData(part->job, step, steps));
@@ -216,7 +216,7 @@ absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
   if (!Trains()) current_step_.reset();
   const uint64_t id = next_stream_++;
   auto stream = std::make_unique<LoaderStream>(
-      id, role, BlockRange{{step, micro_batch}, steps},
+      id, role, BlockRange{{step, micro_batch}, steps, std::move(share)},
       settings_.prefetch_steps, std::move(ready));
   stream->last_taken = ++taken_;
   GetGate(*stream).Add(stream.get());
@@ -415,9 +415,12 @@ void Loader::OnPlanned(uint64_t stream_id,
   LoaderStream* stream = Find(stream_id);
   if (stream == nullptr || !stream->end.ok()) return;
   if (planned.ok()) {
-    stream->progress.OnPlanned(planned->plan.bytes(),
-                               planned->plan.header.micro_batches);
-    stream->planned = *std::move(planned);
+    if (stream->progress.OnPlanned(planned->plan.bytes(),
+                                   planned->plan.header.micro_batches)) {
+      stream->planned = *std::move(planned);
+    } else if (stream->progress.AllTaken()) {
+      Notify(stream, &deferred);  // the rest was other servers'
+    }
     Advance(stream, &deferred);
     return;
   }

@@ -108,7 +108,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // steps (0: never), or where the data end. Building begins at once. `ready`
   // is called from any thread with no lock held, see BlockStream::TryNext; it
   // must not block. Whether the step has this micro-batch is known once its
-  // schedule is, so TryNext reports that.
+  // schedule is, so TryNext reports that. With `share`, the stream has the
+  // blocks that it owns alone.
   //
   // A role may have a stream for each peer and three more, 8 at least. One that
   // is opened beyond that ends the idle stream of the role whose consumer has
@@ -125,7 +126,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // split request direct delivery and some do not).
   absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
-      std::function<void()> ready);
+      std::function<void()> ready, std::optional<BlockShare> share = {});
 
   // FAILED_PRECONDITION, as from OpenStream, if another rank of the module with
   // an open stream does not request the same delivery as `role`.

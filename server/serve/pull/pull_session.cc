@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "proto/block/block_view.h"
 #include "proto/schedule/fingerprint.h"
+#include "proto/schedule/spread.h"
 #include "proto/transport.h"
 
 namespace ballast {
@@ -74,6 +75,13 @@ absl::Status PullSession::OnOpen(const v1::PullRequest::Open& open) {
         "PullRequest.open.lanes is ", open.lanes(), " and the ticket has ",
         open.ticket().size(), " bytes; wanted at most ", kMaxLanes,
         " lanes, and with more than one a ticket of ", kLaneTicketBytes));
+  }
+  if (open.has_share() &&
+      (open.share().parts().empty() ||
+       open.share().parts_size() > static_cast<int>(BlockShare::kMaxParts))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("PullRequest.open.share has ", open.share().parts_size(),
+                     " parts, wanted 1 to ", BlockShare::kMaxParts));
   }
   lanes_ = std::max(open.lanes(), 1u);
   open_ = open;

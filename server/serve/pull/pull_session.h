@@ -69,9 +69,9 @@ class PullSession {
 
   // Takes the client's next message. Errors: INVALID_ARGUMENT (no Open first, a
   // second Open, more credit than was spent, a block that the client does not
-  // hold, a Mapped that was not requested or has another nonce, too many lanes
-  // or no ticket for them, a Join, which opens a lane and not a session),
-  // FAILED_PRECONDITION (fingerprint).
+  // hold, a Mapped that was not requested or has another nonce, a share without
+  // parts or with too many, too many lanes or no ticket for them, a Join, which
+  // opens a lane and not a session), FAILED_PRECONDITION (fingerprint).
   absl::Status OnRequest(const v1::PullRequest& request);
 
   // The client's Open; null before it has come.

@@ -22,6 +22,19 @@ std::string Describe(const v1::PullRequest::Open& open) {
                       open.role().dp_rank());
 }
 
+// The share that a Pull asks for; nullopt: all blocks.
+std::optional<BlockShare> ShareOf(const v1::PullRequest::Open& open) {
+  if (!open.has_share()) return std::nullopt;
+  BlockShare share;
+  share.stride = open.share().stride();
+  share.offset = open.share().offset();
+  for (const v1::PullRequest::Share::Part& part : open.share().parts()) {
+    share.parts.push_back(
+        {part.first(), part.last(), part.step(), part.micro_batch()});
+  }
+  return share;
+}
+
 }  // namespace
 
 void PullMeter::Opened(const v1::PullRequest::Open& open) {
@@ -132,14 +145,15 @@ absl::Status PullSide::OpenStream() {
     lanes_.resize(session_.lanes());
   }
   BALLAST_ASSIGN_OR_RETURN(
-      stream_,
-      context_.loader->OpenStream(open.role(), open.step(), open.micro_batch(),
-                                  open.steps(), [weak = weak_from_this()] {
-                                    const auto pull = weak.lock();
-                                    if (pull == nullptr) return;
-                                    MutexLock lock(&pull->mutex_);
-                                    pull->OnStreamNews();
-                                  }));
+      stream_, context_.loader->OpenStream(
+                   open.role(), open.step(), open.micro_batch(), open.steps(),
+                   [weak = weak_from_this()] {
+                     const auto pull = weak.lock();
+                     if (pull == nullptr) return;
+                     MutexLock lock(&pull->mutex_);
+                     pull->OnStreamNews();
+                   },
+                   ShareOf(open)));
   meter_.Opened(open);
   LogDebug(Describe(open), " of ", client_, " pulls from step ", open.step(),
            " micro-batch ", open.micro_batch());

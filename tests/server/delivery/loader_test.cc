@@ -45,6 +45,44 @@ TEST_F(LoaderTest, DeliversTheRolesBlocksInOrder) {
   }
 }
 
+// Streams of three servers' shares have all blocks between them, once.
+TEST_F(LoaderTest, SharesOfAStreamHaveAllBlocksOnce) {
+  constexpr uint64_t kSteps = 20;
+  const std::vector<CircleRange> circle =
+      DivideCircle(std::vector<SpreadServer>(3));
+  std::set<std::pair<uint64_t, uint32_t>> seen;
+  for (size_t server = 0; server < 3; ++server) {
+    BlockShare share;
+    share.stride = kGlobal / kMicro;
+    for (const CircleRange& range : circle) {
+      if (range.server != server) continue;
+      share.parts.push_back({range.first, range.last, 0, 0});
+    }
+    BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 0, 0, kSteps,
+                          v1::DELIVERY_UNSPECIFIED, v1::SPLIT_TRAIN, share);
+    while (true) {
+      const auto block = stream.Next();
+      if (!block.ok()) {
+        EXPECT_EQ(GetCode(block), absl::StatusCode::kOutOfRange);
+        break;
+      }
+      EXPECT_TRUE(share.Owns((*block)->id().step, (*block)->id().micro_batch));
+      EXPECT_TRUE(seen.insert({(*block)->id().step, (*block)->id().micro_batch})
+                      .second);
+      Check(**block, v1::MODULE_VISION, 0);
+    }
+  }
+  EXPECT_EQ(seen.size(), kSteps * kGlobal / kMicro);
+}
+
+TEST_F(LoaderTest, AShareWithoutABlockEnds) {
+  BlockShare share;
+  share.parts = {{0, UINT64_MAX, 1000, 0}};
+  BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 5,
+                        v1::DELIVERY_UNSPECIFIED, v1::SPLIT_TRAIN, share);
+  EXPECT_EQ(GetCode(stream.Next()), absl::StatusCode::kOutOfRange);
+}
+
 TEST_F(LoaderTest, ReadsOnlySamplesOfOpenStreams) {
   BlockingStream stream(loader_.get(), v1::MODULE_LANGUAGE, 1, 0, 0, 1);
   std::set<uint64_t> wanted;

@@ -29,18 +29,21 @@ class BlockingStream {
   BlockingStream(Loader* loader, v1::Module module, uint32_t dp_rank,
                  uint64_t step, uint32_t micro_batch, uint64_t steps,
                  v1::Delivery delivery = v1::DELIVERY_UNSPECIFIED,
-                 v1::Split split = v1::SPLIT_TRAIN) {
+                 v1::Split split = v1::SPLIT_TRAIN,
+                 std::optional<BlockShare> share = {}) {
     v1::Role role;
     role.set_split(split);
     role.set_delivery(delivery);
     role.set_module(module);
     role.set_dp_rank(dp_rank);
-    stream_ =
-        *loader->OpenStream(role, step, micro_batch, steps, [signal = signal_] {
+    stream_ = *loader->OpenStream(
+        role, step, micro_batch, steps,
+        [signal = signal_] {
           MutexLock lock(&signal->mutex);
           signal->ready = true;
           signal->changed.NotifyAll();
-        });
+        },
+        std::move(share));
   }
 
   absl::StatusOr<std::unique_ptr<Block>> Next() {

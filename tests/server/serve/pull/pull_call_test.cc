@@ -144,6 +144,21 @@ TEST_F(PullCallTest, RefusesInvalidLanes) {
   EXPECT_EQ(GetEnd(stub_.get(), request).error_code(), StatusCode::NOT_FOUND);
 }
 
+TEST_F(PullCallTest, RefusesAShareWithoutPartsOrWithTooMany) {
+  v1::PullRequest request;
+  v1::PullRequest::Open& open = *request.mutable_open();
+  open.mutable_role()->set_module(v1::MODULE_VISION);
+  open.set_fingerprint(fingerprint());
+  open.mutable_share();
+  EXPECT_EQ(GetEnd(stub_.get(), request).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+  for (size_t i = 0; i <= BlockShare::kMaxParts; ++i) {
+    open.mutable_share()->add_parts();
+  }
+  EXPECT_EQ(GetEnd(stub_.get(), request).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+}
+
 // Chunks alternate between the lanes. A lane that joins twice, or whose number
 // the Pull does not have, is refused and does no harm. The Pull's end ends its
 // lanes.
