@@ -16,6 +16,7 @@
 #include "client/buffer_pool.h"
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
+#include "proto/schedule/spread.h"
 
 namespace ballast {
 
@@ -82,6 +83,8 @@ struct FetchRequest {
   // Whether Fetch verifies the checksum of blocks in shared memory, at the cost
   // of reading them once. Blocks that come over the stream are always verified.
   bool verify_shared_memory = false;
+  // The blocks that are wanted; nullopt: all.
+  std::optional<BlockShare> share;
 };
 
 // The seam between a rank and the origin of its blocks: a gRPC stream, shared
@@ -105,6 +108,10 @@ class BatchFetcher {
   // Bytes received so far of the block that Fetch waits for. A sign of life,
   // not exact; 0 if unknown. From any thread.
   virtual uint64_t bytes_received() const { return 0; }
+
+  // Whether Fetch waits for the client itself and not for the server. From any
+  // thread.
+  virtual bool waits_for_client() const { return false; }
 };
 
 // A complete block with a verified checksum.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -116,7 +117,12 @@ class ThreadedBatchStream final : public BatchStream {
 
   absl::StatusOr<std::unique_ptr<FetchedBlock>> Next() override;
   absl::Status FetchAgain(std::unique_ptr<FetchedBlock> block) override;
-  void Cancel() override;
+  void Cancel() override { CancelAndTake(); }
+  std::vector<std::unique_ptr<FetchedBlock>> CancelAndTake() override;
+  bool HasBlock() override {
+    MutexLock lock(&mutex_);
+    return !queue_.empty();
+  }
 
  private:
   struct Position {
@@ -138,9 +144,11 @@ class ThreadedBatchStream final : public BatchStream {
   // Lets Cancel, FetchAgain and the guard reach the fetcher. False after Cancel
   // or FetchAgain.
   bool SetFetcher(std::shared_ptr<BatchFetcher> fetcher);
-  // Checks that it is the block at position_; returns the number of
-  // micro-batches of its step. UNAVAILABLE: it was overwritten.
-  absl::StatusOr<uint32_t> CheckOrder(const FetchedBlock& block) const;
+  // Checks that it is the block at position_, or the next one there of the
+  // share, to which position_ then moves; returns the number of micro-batches
+  // of its step. UNAVAILABLE: it was overwritten.
+  absl::StatusOr<uint32_t> CheckOrder(const FetchedBlock& block);
+  void MoveTo(uint64_t step, uint32_t micro_batch);
   void MovePosition(uint32_t micro_batches);
   bool AtEnd() const {
     return options_.request.steps > 0 && position_.step == end_step_;
@@ -236,27 +244,27 @@ absl::Status ThreadedBatchStream::FetchAgain(
 bool ThreadedBatchStream::MoveBack() {
   MutexLock lock(&mutex_);
   if (!again_.has_value()) return false;
-  position_.step = again_->step;
-  position_.micro_batch = again_->micro_batch;
-  position_.steps =
-      options_.request.steps == 0 ? 0 : end_step_ - position_.step;
+  MoveTo(again_->step, again_->micro_batch);
   again_.reset();
   return true;
 }
 
-void ThreadedBatchStream::Cancel() {
+std::vector<std::unique_ptr<FetchedBlock>>
+ThreadedBatchStream::CancelAndTake() {
   std::shared_ptr<BatchFetcher> fetcher;
-  std::deque<std::unique_ptr<FetchedBlock>> dropped;  // outside the lock
+  std::deque<std::unique_ptr<FetchedBlock>> taken;
   {
     MutexLock lock(&mutex_);
     cancelled_ = true;
     fetcher = fetcher_;
-    dropped.swap(queue_);
+    taken.swap(queue_);
     changed_.NotifyAll();
   }
   if (fetcher != nullptr) fetcher->Cancel();
   sleeper_->Wake();
   held_->Cancel();
+  return {std::make_move_iterator(taken.begin()),
+          std::make_move_iterator(taken.end())};
 }
 
 void ThreadedBatchStream::Run() {
@@ -282,11 +290,15 @@ absl::Status ThreadedBatchStream::FetchAll() {
           "the stream ended before step ", end_step_, ", after the ",
           options_.request.steps, " steps that were asked for"));
     }
+    if (absl::IsOutOfRange(status) && options_.request.share.has_value()) {
+      return status;  // the rest of the steps is other servers'
+    }
     if (absl::IsOutOfRange(status)) {
       status = absl::InternalError(
           absl::StrCat("the stream ended early, before ", DescribePosition(),
                        ": ", status.message()));
     }
+    if (options_.one_attempt) return status;
     const size_t failed = failover_.server();
     const std::string name = failover_.name();
     const absl::Time now = options_.clock->Now();
@@ -360,7 +372,8 @@ void ThreadedBatchStream::Guard() {
       HangTimer::Wait wait;
       wait.bytes = fetcher_->bytes_received();
       // A block that has begun has credit for all of its bytes.
-      wait.may_send = wait.bytes > 0 || held_->MaySend();
+      wait.may_send =
+          !fetcher_->waits_for_client() && (wait.bytes > 0 || held_->MaySend());
       hang_ = hang_timer_.Check(options_.clock->Now(), wait);
       if (!hang_.ok()) hung = fetcher_;
     }
@@ -378,22 +391,45 @@ bool ThreadedBatchStream::SetFetcher(std::shared_ptr<BatchFetcher> fetcher) {
 }
 
 absl::StatusOr<uint32_t> ThreadedBatchStream::CheckOrder(
-    const FetchedBlock& block) const {
+    const FetchedBlock& block) {
+  const std::optional<BlockShare>& share = options_.request.share;
+  const auto is_later = [&] {
+    return std::pair(block.step(), block.micro_batch()) >
+               std::pair(position_.step, position_.micro_batch) &&
+           (options_.request.steps == 0 || block.step() < end_step_);
+  };
+  if (share.has_value() && !AtEnd() && is_later() &&
+      share->Owns(block.step(), block.micro_batch())) {
+    MoveTo(block.step(), block.micro_batch());
+  }
   if (AtEnd() || block.step() != position_.step ||
-      block.micro_batch() != position_.micro_batch) {
+      block.micro_batch() != position_.micro_batch ||
+      (share.has_value() && !share->Owns(block.step(), block.micro_batch()))) {
     return absl::InternalError(absl::StrCat(
         "blocks came out of order: ",
         DescribeBlock(block.step(), block.micro_batch()), ", wanted ",
-        DescribePosition(), "; the server is at fault"));
+        DescribePosition(),
+        share.has_value() ? " or a later one of the server's share; is it of a "
+                            "version that does not spread?"
+                          : "; the server is at fault"));
   }
   return CheckBlockHeader(block, position_, DescribePosition());
 }
 
+void ThreadedBatchStream::MoveTo(uint64_t step, uint32_t micro_batch) {
+  position_.step = step;
+  position_.micro_batch = micro_batch;
+  // 0 would mean no end.
+  position_.steps =
+      options_.request.steps == 0 ? 0 : std::max<uint64_t>(end_step_ - step, 1);
+}
+
 void ThreadedBatchStream::MovePosition(uint32_t micro_batches) {
-  if (++position_.micro_batch < micro_batches) return;
-  position_.micro_batch = 0;
-  ++position_.step;
-  if (position_.steps > 1) --position_.steps;
+  if (position_.micro_batch + 1 < micro_batches) {
+    ++position_.micro_batch;
+  } else {
+    MoveTo(position_.step + 1, 0);
+  }
 }
 
 bool ThreadedBatchStream::Push(std::unique_ptr<FetchedBlock> block) {

@@ -33,7 +33,8 @@ absl::StatusOr<uint32_t> CheckBlockHeader(const FetchedBlock& block,
 // fails, hangs or is too slow (failover.h), the stream continues with another
 // at the next block: no block is lost or repeated. A block that was overwritten
 // in shared memory before Next took it is fetched again, and so is one that the
-// caller returns with FetchAgain. Thread-safe; Next and FetchAgain are meant
+// caller returns with FetchAgain. With request.share the stream has the blocks
+// of that share alone. Thread-safe; Next and FetchAgain are meant
 // for one consumer.
 class BatchStream {
  public:
@@ -51,6 +52,8 @@ class BatchStream {
     // Maximum number of blocks fetched ahead: a bound on bytes alone would not
     // bound blocks that hold no samples.
     int max_queued = 64;
+    // The first failure of a server ends the stream with it, as it is.
+    bool one_attempt = false;
     Clock* clock = Clock::Real();  // outlives the stream
   };
 
@@ -79,6 +82,13 @@ class BatchStream {
 
   // Ends a blocked Next, and every later one, with CANCELLED.
   virtual void Cancel() = 0;
+
+  // Cancel, which returns the blocks that have been fetched and that Next has
+  // not returned, in order.
+  virtual std::vector<std::unique_ptr<FetchedBlock>> CancelAndTake() = 0;
+
+  // Whether a block has been fetched that Next has not returned.
+  virtual bool HasBlock() = 0;
 };
 
 // Detects a server that hangs or is too slow. Time in which the server has no

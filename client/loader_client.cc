@@ -18,6 +18,7 @@
 #include "client/server_channel.h"
 #include "common/grpc_status.h"
 #include "common/log.h"
+#include "common/net_address.h"
 #include "common/status_macros.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/loader_service.grpc.pb.h"
@@ -209,12 +210,24 @@ class GrpcLoaderClient final : public LoaderClient {
  public:
   GrpcLoaderClient(const std::string& address, const ChannelSecurity& security,
                    uint32_t streams)
-      : server_(address, security),
+      : security_(security),
+        streams_(streams),
+        server_(address, security),
         loader_(v1::LoaderService::NewStub(server_.channel())),
         schedule_(v1::ScheduleService::NewStub(server_.channel())),
         health_(grpc::health::v1::Health::NewStub(server_.channel())),
         pull_(MakeGrpcPullChannel(
             std::make_shared<PullChannels>(address, security, streams))) {}
+
+  std::unique_ptr<LoaderClient> CreateAt(
+      const std::string& address) const override {
+    ChannelSecurity security = security_;
+    const auto own = ParseNetAddress(this->address());
+    if (!security.ca.empty() && security.server_name.empty() && own.ok()) {
+      security.server_name = own->host;
+    }
+    return std::make_unique<GrpcLoaderClient>(address, security, streams_);
+  }
 
   absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) override {
@@ -385,6 +398,8 @@ class GrpcLoaderClient final : public LoaderClient {
   const std::string& address() const override { return server_.address(); }
 
  private:
+  const ChannelSecurity security_;
+  const uint32_t streams_;
   const ServerChannel server_;
   const std::unique_ptr<v1::LoaderService::Stub> loader_;
   const std::unique_ptr<v1::ScheduleService::Stub> schedule_;

@@ -136,6 +136,13 @@ class LoaderClient {
       const FetchRequest& request) = 0;
 
   virtual const std::string& address() const = 0;
+
+  // A client of the server at `address`, secured as this one; certificates must
+  // have this one's name. Null: not supported.
+  virtual std::unique_ptr<LoaderClient> CreateAt(
+      const std::string& /*address*/) const {
+    return nullptr;
+  }
 };
 
 // Whether `status`, from CheckHealth, means that the server answers but does

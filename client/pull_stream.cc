@@ -34,6 +34,18 @@ v1::PullRequest OpenRequest(const FetchRequest& request) {
   open.set_credit(request.max_bytes);
   open.set_accepts_arena(request.accept_shared_memory);
   open.set_skips_shared_checksum(!request.verify_shared_memory);
+  if (request.share.has_value()) {
+    v1::PullRequest::Share& share = *open.mutable_share();
+    share.set_stride(request.share->stride);
+    share.set_offset(request.share->offset);
+    for (const SharePart& part : request.share->parts) {
+      v1::PullRequest::Share::Part& to = *share.add_parts();
+      to.set_first(part.first);
+      to.set_last(part.last);
+      to.set_step(part.step);
+      to.set_micro_batch(part.micro_batch);
+    }
+  }
   return first;
 }
 

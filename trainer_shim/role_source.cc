@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/attach_all.h"
+#include "client/spread_stream.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
@@ -140,8 +141,8 @@ absl::Status RoleSource::Open(const Options& options) {
   due_step_ = options.start_step;
   uint64_t asked = options.steps;
   if (asked == kOnePass) {
-    BALLAST_ASSIGN_OR_RETURN(
-        asked, StepsOfPass(attached_.job(), options.start_step));
+    BALLAST_ASSIGN_OR_RETURN(asked,
+                             StepsOfPass(attached_.job(), options.start_step));
   }
   if (asked > 0 && asked < end_step_ - options.start_step) {
     end_step_ = options.start_step + asked;
@@ -174,12 +175,42 @@ absl::Status RoleSource::Open(const Options& options) {
   stream.request.max_bytes = options.max_bytes;
   stream.clock = options.clock;
   stream.failover = failover;
-  stream.servers = ServerNames(servers);
-  const auto connect = [servers](size_t server, const FetchRequest& request) {
-    return servers[server]->OpenPull(request);
-  };
-  BALLAST_ASSIGN_OR_RETURN(stream_, BatchStream::Create(connect, stream));
+  BALLAST_ASSIGN_OR_RETURN(stream_, OpenStream(options, stream));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<BatchStream>> RoleSource::OpenStream(
+    const Options& options, const BatchStream::Options& stream) {
+  std::vector<LoaderClient*> servers;
+  for (const auto& client : clients_) servers.push_back(client.get());
+  if (options.spread == 0) {
+    BatchStream::Options from_one = stream;
+    from_one.servers = ServerNames(servers);
+    const auto connect = [servers](size_t server, const FetchRequest& request) {
+      return servers[server]->OpenPull(request);
+    };
+    return BatchStream::Create(connect, from_one);
+  }
+  finder_ = std::make_unique<ServerFinder>(servers, options.resolve);
+  SpreadOptions spread;
+  spread.stream = stream;
+  spread.stream.servers = finder_->names();
+  spread.most_servers = options.spread;
+  const v1::Job& job = attached_.job();
+  spread.stride = job.global_batch() / job.micro_batch();
+  spread.ask = [this](size_t server) {
+    return finder_->client(server)
+        ->Attach(role_, attached_.fingerprint())
+        .status();
+  };
+  spread.list = [this] {
+    finder_->Look();
+    return finder_->names();
+  };
+  const auto connect = [this](size_t server, const FetchRequest& request) {
+    return finder_->client(server)->OpenPull(request);
+  };
+  return CreateSpreadStream(connect, std::move(spread));
 }
 
 absl::StatusOr<RoleSource::Block> RoleSource::NextWithoutBlock() {

@@ -21,6 +21,7 @@
 #include "client/failover.h"
 #include "client/loader_client.h"
 #include "client/schedule_source.h"
+#include "client/server_finder.h"
 #include "common/channel_security.h"
 #include "common/clock.h"
 #include "common/mutex.h"
@@ -132,6 +133,12 @@ class RoleSource {
     // Bytes of blocks that may be held or in flight. One block is always
     // allowed, however large.
     uint64_t max_bytes = uint64_t{256} << 20;
+    // Servers that make the blocks at once, each its share
+    // (client/spread_stream.h): at most this many of those at `addresses`, and
+    // of those that names there resolve to while the rank runs. 0: blocks come
+    // from one server, and the others are for its failure.
+    uint32_t spread = 0;
+    ResolveHost resolve = ResolveBySystem;
     // Its seed is mixed with the role, so that ranks differ.
     FailoverOptions failover;
     Clock* clock = Clock::Real();  // outlives this
@@ -195,6 +202,8 @@ class RoleSource {
         clock_(options.clock),
         clients_(std::move(clients)) {}
   absl::Status Open(const Options& options);
+  absl::StatusOr<std::unique_ptr<BatchStream>> OpenStream(
+      const Options& options, const BatchStream::Options& stream);
   absl::StatusOr<Block> NextWithoutBlock();
   // The step of a schedule, copied once a step.
   const StepInfo* GetStep(const v1::StepSchedule& schedule);
@@ -214,6 +223,7 @@ class RoleSource {
   // last requested step.
   absl::Status data_end_;
   std::unique_ptr<TimingReporter> timings_;
+  std::unique_ptr<ServerFinder> finder_;  // null without spread
   std::unique_ptr<ScheduleSource> schedules_;
   std::unique_ptr<MicroBatchCounts> counts_;
   StepInfo step_;  // of the last block

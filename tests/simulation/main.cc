@@ -4,6 +4,7 @@
 //   simulate --first 5000 --seeds 1000    seeds 5000 to 5999
 //   simulate --seed 17 --verbose          one, with every event
 //   simulate --changes --seeds 1000       jobs that are changed while they run
+//   simulate --spread --seeds 1000        ranks that spread over servers
 //   simulate --apart --seeds 1000         servers that topology.meeting
 //   compares
 
@@ -29,6 +30,10 @@ int main(int argc, char** argv) {
       sweep.draw = ballast::DrawChangePlan;
       continue;
     }
+    if (option == "--spread") {
+      sweep.draw = ballast::DrawSpreadPlan;
+      continue;
+    }
     if (option == "--apart") {
       sweep.draw = ballast::DrawApartPlan;
       continue;
@@ -36,7 +41,7 @@ int main(int argc, char** argv) {
     if (!has_value) {
       std::fprintf(stderr,
                    "usage: %s [--seeds N] [--first N] [--seed N] "
-                   "[--verbose] [--changes] [--apart]\n",
+                   "[--verbose] [--changes] [--apart] [--spread]\n",
                    argv[0]);
       return 2;
     }

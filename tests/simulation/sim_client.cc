@@ -84,6 +84,12 @@ class SimClient final : public LoaderClient {
             std::shared_ptr<SimHeld> held)
       : options_(options), network_(network), held_(std::move(held)) {}
 
+  std::unique_ptr<LoaderClient> CreateAt(
+      const std::string& address) const override {
+    SimClientOptions options = options_;
+    options.address = address;
+    return MakeSimClient(options, network_, held_);
+  }
   absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) override {
     v1::AttachRequest request;

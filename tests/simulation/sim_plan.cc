@@ -36,11 +36,12 @@ SimFault DrawFault(const SimPlan& plan, uint32_t server, SimRandom* random) {
 
 const char* SimFault::Name(Kind kind) {
   constexpr const char* kNames[] = {
-      "kill a server",   "other data",           "drain a server",
-      "freeze a server", "disk errors",          "disk stall",
-      "one-way cut",     "connection reset",     "freeze a rank",
-      "kill a rank",     "offer of a change",    "kill at a write",
-      "lose revisions",  "partition of servers", "refused step",
+      "kill a server",    "other data",           "drain a server",
+      "freeze a server",  "disk errors",          "disk stall",
+      "one-way cut",      "connection reset",     "freeze a rank",
+      "kill a rank",      "offer of a change",    "kill at a write",
+      "lose revisions",   "partition of servers", "refused step",
+      "join of a server",
   };
   static_assert(std::size(kNames) == kKinds);
   return kNames[static_cast<int>(kind)];
@@ -144,10 +145,10 @@ SimPlan DrawChangePlan(uint64_t seed) {
     fault.before = random.Chance(0.5);
     fault.from_earliest = static_cast<int>(random.Below(8));
     if (fault.kind == SimFault::Kind::kRefusedStep) {  // before an offer
-      fault.at = std::max(times[random.Below(times.size())] -
-                              random.Between(absl::ZeroDuration(),
-                                             absl::Seconds(2)),
-                          absl::ZeroDuration());
+      fault.at =
+          std::max(times[random.Below(times.size())] -
+                       random.Between(absl::ZeroDuration(), absl::Seconds(2)),
+                   absl::ZeroDuration());
     }
     // The server that decides is the first one.
     if (fault.kind == SimFault::Kind::kLoseRevisions) {
@@ -175,6 +176,38 @@ SimPlan DrawApartPlan(uint64_t seed) {
   for (SimFault& fault : plan.faults) {
     if (fault.kind == SimFault::Kind::kOtherData) fault.server = 1;
   }
+  return plan;
+}
+
+SimPlan DrawSpreadPlan(uint64_t seed) {
+  SimPlan plan = DrawPlan(seed);
+  SimRandom random(seed ^ 0x66);
+  plan.servers = 2 + random.Below(3);
+  plan.spread = 2 + random.Below(3);
+  plan.one_server_is_well = false;
+  plan.steps = 8 + random.Below(17);
+  constexpr absl::Duration kComputes[] = {absl::Milliseconds(100),
+                                          absl::Seconds(1), absl::Seconds(5)};
+  plan.most_compute = OneOf(&random, kComputes);
+  const absl::Duration whole =
+      plan.most_compute / 2 * plan.steps * plan.job.micro_batches;
+  plan.faults.clear();
+  const uint64_t faults = 1 + random.Below(6);
+  for (uint64_t i = 0; i < faults; ++i) {
+    SimFault fault = DrawFault(plan, 0, &random);
+    if (random.Chance(0.5)) fault.kind = SimFault::Kind::kKillServer;
+    plan.faults.push_back(fault);
+  }
+  plan.late_servers = 1 + random.Below(2);
+  for (uint64_t i = 0; i < 2 * plan.late_servers; ++i) {
+    SimFault join;
+    join.kind = SimFault::Kind::kJoin;
+    join.server = plan.servers + i % plan.late_servers;
+    join.at = random.Between(absl::ZeroDuration(), whole);
+    join.lasts = random.Between(absl::Seconds(1), whole + absl::Seconds(5));
+    plan.faults.push_back(join);
+  }
+  plan.servers += plan.late_servers;
   return plan;
 }
 
@@ -241,7 +274,11 @@ std::string Describe(const SimPlan& plan) {
       plan.revisions ? absl::StrCat(", changes, ", plan.servers, " servers")
                      : "",
       plan.apart ? ", servers apart" : "",
-      plan.one_server_is_well ? ", one server is well" : "");
+      plan.one_server_is_well ? ", one server is well" : "",
+      plan.spread > 0
+          ? absl::StrCat(", spread over ", plan.spread, " of ", plan.servers,
+                         " servers, ", plan.late_servers, " of them late")
+          : "");
   for (const SimFault& fault : plan.faults) {
     absl::StrAppend(&text, "\n  ", Describe(fault));
   }

@@ -31,8 +31,10 @@ struct SimFault {
     kLoseRevisions,  // the server comes back without the file
     kPartition,      // both directions between two servers
     kRefusedStep,    // a rank far ahead of the others, while the disk is full
+    // Of a job whose ranks spread:
+    kJoin,  // a late server starts, and is killed after `lasts`
   };
-  static constexpr int kKinds = 15;
+  static constexpr int kKinds = 16;
   static constexpr int kKindsWithoutChanges = 10;
   static const char* Name(Kind kind);
 
@@ -76,6 +78,10 @@ struct SimPlan {
   // Each rank has one server alone and does not know the job's fingerprint;
   // topology.meeting of all servers is server 0, and the delivery is direct.
   bool apart = false;
+  // RoleSource::Options::spread.
+  uint32_t spread = 0;
+  // The last of `servers`, which are not there before a kJoin.
+  uint32_t late_servers = 0;
   std::vector<SimFault> faults;
 };
 
@@ -89,6 +95,10 @@ SimPlan DrawChangePlan(uint64_t seed);
 // Likewise, of a job whose servers are `apart`: the other one is started with
 // another configuration for a while, among other faults.
 SimPlan DrawApartPlan(uint64_t seed);
+
+// Likewise, of a job whose ranks spread over two to four servers, which are
+// killed often, and late ones, which join and leave.
+SimPlan DrawSpreadPlan(uint64_t seed);
 
 // The longest that a Next may take under the plan's faults.
 absl::Duration NextBound(const SimPlan& plan);

@@ -185,6 +185,8 @@ void SimRank::Run() {
   options.source.steps = plan_.steps - options_.start_step;
   options.source.fingerprint = options_.fingerprint;
   options.source.max_bytes = plan_.client_memory;
+  options.source.spread = plan_.spread;
+  options.source.resolve = options_.resolve;
   options.source.failover = plan_.failover;
   if (defects_.never_give_up_a_server) {
     options.source.failover.silent_after = absl::InfiniteDuration();

@@ -102,6 +102,7 @@ class SimRank {
     uint64_t start_step = 0;
     std::vector<std::string> servers;  // addresses, in order of preference
     v1::Fingerprint fingerprint;
+    ResolveHost resolve;  // of a job whose ranks spread
   };
 
   // Everything given outlives the rank. `trace` is called with each event.

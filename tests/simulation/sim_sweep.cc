@@ -40,6 +40,7 @@ void Print(const SimPlan& plan, const SimOutcome& outcome) {
                static_cast<unsigned long long>(plan.seed),
                plan.revisions ? " --changes"
                : plan.apart   ? " --apart"
+               : plan.spread  ? " --spread"
                               : "");
 }
 

@@ -18,7 +18,7 @@ struct SimSweep {
   uint64_t first = 0;
   uint64_t seeds = 1;
   SimDefects defects;
-  // DrawPlan, DrawChangePlan or DrawApartPlan.
+  // DrawPlan, DrawChangePlan, DrawApartPlan or DrawSpreadPlan.
   SimPlan (*draw)(uint64_t seed) = DrawPlan;
   // Changes each seed's plan; null: none.
   std::function<void(SimPlan* plan)> change;

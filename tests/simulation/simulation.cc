@@ -96,6 +96,17 @@ class Simulation {
   SimRank* RankOf(const SimFault& fault) const {
     return fault.rank < ranks_.size() ? ranks_[fault.rank].get() : nullptr;
   }
+  uint32_t FirstServers() const { return plan_.servers - plan_.late_servers; }
+  // The addresses of a name: its own, and those of late servers that are there.
+  std::vector<std::string> Resolve(const std::string& host) const {
+    std::vector<std::string> hosts = {host};
+    for (uint32_t i = FirstServers(); i < plan_.servers; ++i) {
+      if (slots_[i]->server != nullptr) {
+        hosts.push_back(absl::StrCat("server-", i));
+      }
+    }
+    return hosts;
+  }
   int MachineOfRank(uint32_t rank) const { return plan_.servers + rank; }
   std::string GetAddress(uint32_t server) const {
     return absl::StrCat("server-", server, ":7070");
@@ -142,7 +153,7 @@ void Simulation::Body() {
     network_.Listen(GetAddress(i), i, nullptr);
     if (plan_.revisions) std::remove(RevisionsPath(i).c_str());
   }
-  for (uint32_t i = 0; i < plan_.servers; ++i) StartServer(i, 0);
+  for (uint32_t i = 0; i < FirstServers(); ++i) StartServer(i, 0);
   faults_going_on_ = plan_.faults.size();
   std::vector<SimThread*> helpers;
   for (const SimFault& fault : plan_.faults) {
@@ -238,17 +249,16 @@ void Simulation::AskAhead(const SimFault& fault) {
   const absl::Time end = threads_->Now() + absl::Seconds(20);
   while (threads_->Now() < end && !over_) {
     ++disk.full;
-    const auto answer = std::make_shared<SimCall<bool>>(
-                            &network_, node, GetAddress(fault.server))
-                            ->Run(
-                                [step](SimServer* server, auto answer) {
-                                  server->GetSchedule(
-                                      step, LoaderClient::Use::kTrains,
-                                      [answer](auto schedule) {
-                                        answer(schedule.ok());
-                                      });
-                                },
-                                absl::Seconds(5));
+    const auto answer =
+        std::make_shared<SimCall<bool>>(&network_, node,
+                                        GetAddress(fault.server))
+            ->Run(
+                [step](SimServer* server, auto answer) {
+                  server->GetSchedule(
+                      step, LoaderClient::Use::kTrains,
+                      [answer](auto schedule) { answer(schedule.ok()); });
+                },
+                absl::Seconds(5));
     --disk.full;
     // Ranks have come to the step, or a write has got through.
     if (answer.value_or(false)) break;
@@ -340,10 +350,13 @@ uint64_t Simulation::StartJob(uint64_t start_step) {
     if (plan_.apart) {
       options.servers = {GetAddress(rank % plan_.servers)};
     } else {
-      for (uint32_t i = 0; i < plan_.servers; ++i) {
+      for (uint32_t i = 0; i < FirstServers(); ++i) {
         options.servers.push_back(
-            GetAddress((ranks_.size() + i) % plan_.servers));
+            GetAddress((ranks_.size() + i) % FirstServers()));
       }
+      options.resolve = [this](const std::string& host) {
+        return Resolve(host);
+      };
       options.fingerprint = scheduler->fingerprint();
     }
     ranks_.push_back(std::make_unique<SimRank>(
@@ -437,7 +450,8 @@ void Simulation::Inject(const SimFault& fault) {
     case SimFault::Kind::kDrainServer:
     case SimFault::Kind::kFreezeServer:
     case SimFault::Kind::kKillAtWrite:
-    case SimFault::Kind::kLoseRevisions: {
+    case SimFault::Kind::kLoseRevisions:
+    case SimFault::Kind::kJoin: {
       bool& busy = slots_[fault.server]->busy;
       if (std::exchange(busy, true)) return;
       Trace(Describe(fault));
@@ -502,6 +516,11 @@ void Simulation::InjectServer(const SimFault& fault) {
       network_.Freeze(slot.server->node());
       Sleep(fault.lasts);
       network_.Thaw(slot.server->node());
+      return;
+    case SimFault::Kind::kJoin:
+      StartServer(fault.server, 0);
+      Sleep(fault.lasts);
+      EndServer(&slot);
       return;
     case SimFault::Kind::kDrainServer:
       slot.server->Drain();

@@ -41,8 +41,8 @@ TEST(SimulationTest, ChangesHoldAtAllServersOrAtNone) {
   // The faults leave room for both.
   EXPECT_GT(totals.changes, sweep.seeds / 4);
   EXPECT_LT(totals.changes, totals.offers - sweep.seeds / 4);
-  for (int kind = SimFault::kKindsWithoutChanges; kind < SimFault::kKinds;
-       ++kind) {
+  for (int kind = SimFault::kKindsWithoutChanges;
+       kind <= static_cast<int>(SimFault::Kind::kRefusedStep); ++kind) {
     EXPECT_GT(totals.faults[kind], 2u)
         << SimFault::Name(static_cast<SimFault::Kind>(kind));
   }
@@ -103,6 +103,32 @@ TEST(SimulationTest, ServersThatAreApartServeOneConfiguration) {
   EXPECT_TRUE(totals.failed_seeds.empty()) << Describe(totals);
   EXPECT_GT(totals.faults[static_cast<int>(SimFault::Kind::kOtherData)],
             sweep.seeds / 2);
+}
+
+// Blocks of one stream from several servers, which are killed, join and leave:
+// every batch is the one of a run without faults. BALLAST_SPREAD_SEEDS=1000
+// runs more of them.
+TEST(SimulationTest, SpreadJobsKeepTheirPromises) {
+  SimSweep sweep;
+  sweep.draw = DrawSpreadPlan;
+  sweep.seeds = 110;
+  if (const char* seeds = std::getenv("BALLAST_SPREAD_SEEDS")) {
+    ASSERT_TRUE(absl::SimpleAtoi(seeds, &sweep.seeds)) << seeds;
+  }
+  const SimTotals totals = RunSeeds(sweep);
+  RecordProperty("totals", Describe(totals));
+  std::printf("%s", Describe(totals).c_str());
+  EXPECT_TRUE(totals.failed_seeds.empty()) << Describe(totals);
+  const auto count = [&](SimFault::Kind kind) {
+    return totals.faults[static_cast<int>(kind)];
+  };
+  EXPECT_GE(count(SimFault::Kind::kKillServer), sweep.seeds * 4 / 3);
+  EXPECT_GE(count(SimFault::Kind::kJoin), sweep.seeds / 3);
+}
+
+TEST(PlantedDefectsTest, OtherDataUnderTheSameFingerprintAreFoundInAShare) {
+  EXPECT_GT(
+      SeedsUntilFound({.other_data_unnoticed = true}, 500, DrawSpreadPlan), 0u);
 }
 
 TEST(PlantedDefectsTest, ServersThatAreNotComparedAreFound) {

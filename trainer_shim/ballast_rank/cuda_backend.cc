@@ -60,6 +60,7 @@ absl::StatusOr<std::unique_ptr<CudaTrainerShim>> MakeShim(
   shim.source.fingerprint = fingerprint;
   shim.source.checkpoint = options.checkpoint;
   shim.source.max_bytes = options.max_bytes;
+  shim.source.spread = options.spread;
   shim.source.failover = options.failover;
   shim.source.clock = options.clock;
   shim.communicator = std::move(place->communicator);

@@ -11,6 +11,7 @@
 #include "client/attach_all.h"
 #include "client/connection_flags.h"
 #include "client/loader_client.h"
+#include "client/spread_stream.h"
 #include "common/channel_security.h"
 #include "common/command_line.h"
 #include "common/log.h"
@@ -219,6 +220,13 @@ int Main(int argc, char** argv) {
                       "connections over which a rank's blocks come "
                       "where they are not in shared memory",
                       1, kMaxLanes)
+      .ShowDefault();
+  app->AddWholeNumber("--spread", &world.spread,
+                      "servers that make a rank's blocks at once, each its "
+                      "share: at most this many of those at --server, where a "
+                      "name is a server at each address that it resolves to. "
+                      "0: one makes all, and the others are for its failure",
+                      0, kMaxSpread)
       .ShowDefault();
   app->AddText("--data-fingerprint", &arguments.data_fingerprint,
                "of the checkpoint that --step comes from: refuses servers of "

@@ -141,6 +141,7 @@ absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
     shim.source.checkpoint = options.checkpoint;
     shim.source.fingerprint = fingerprint;
     shim.source.max_bytes = options.max_bytes;
+    shim.source.spread = options.spread;
     shim.source.failover = options.failover;
     shim.source.clock = options.clock;
     absl::StatusOr<std::thread> thread =

@@ -104,6 +104,7 @@ struct WorldOptions {
   uint64_t steps = 1;
   v1::Fingerprint checkpoint;               // as TrainerShim's
   uint64_t max_bytes = uint64_t{64} << 20;  // of blocks, per rank
+  uint32_t spread = 0;                      // as RoleSource's
   FailoverOptions failover;
   // Reports the time of packing each micro-batch, which is the only work of a
   // rank here. The timings have the right form to try `ballastctl fit-cost`

@@ -129,6 +129,12 @@ typedef struct ballast_connection {
    * BACKEND_HOST exchanges with other processes. NULL or "": the interface with
    * the route to the first server on another machine, or 127.0.0.1. */
   const char* exchange_interface;
+  /* Servers, at most 64, that make a rank's blocks at once, each its share: of
+   * those at `servers`, where a name is a server at each address that it
+   * resolves to, now or while the rank runs; docs/loaders.md. 0: one server
+   * makes all, as `servers` says. */
+  uint32_t spread;
+  uint32_t reserved2;
 } ballast_connection;
 
 /* Asks the servers for the job before there is a shim, for example to learn how

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "client/spread_stream.h"
 #include "common/message_fields.h"
 #include "common/status_macros.h"
 #include "proto/schedule.pb.h"
@@ -207,6 +208,12 @@ absl::StatusOr<Connection> GetConnection(const ballast_connection* given) {
                      ", wanted at most ", kMaxLanes));
   }
   options.streams = std::max(known.streams, 1u);
+  if (known.spread > kMaxSpread) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("connection.spread is ", known.spread, ", wanted at most ",
+                     kMaxSpread));
+  }
+  connection.spread = known.spread;
   connection.run = GetText(known.run);
   connection.exchange_interface = GetText(known.exchange_interface);
   return connection;
@@ -292,6 +299,7 @@ absl::StatusOr<ShimOptions> GetShimOptions(const ballast_shim_options& known) {
                            GetConnection(known.connection));
   options.shim.servers = std::move(connection.servers);
   source.failover = connection.failover;
+  source.spread = connection.spread;
   return options;
 }
 

@@ -39,6 +39,7 @@ std::string JobToJson(const v1::Job& job, const v1::Fingerprint& fingerprint);
 struct Connection {
   ServerOptions servers;
   FailoverOptions failover;
+  uint32_t spread = 0;
   std::string run;  // name of this start of the job; may be empty
   std::string exchange_interface;  // likewise
 };

@@ -126,6 +126,10 @@ static void TestOptions(void) {
   bad.streams = 9;
   EXPECT(ballast_query_job(&bad, &job), BALLAST_INVALID_ARGUMENT,
          "connection.streams is 9, wanted at most 8");
+  bad.streams = 0;
+  bad.spread = 65;
+  EXPECT(ballast_query_job(&bad, &job), BALLAST_INVALID_ARGUMENT,
+         "connection.spread is 65, wanted at most 64");
   bad = Connection();
   bad.tls_cert = "cert.pem";
   EXPECT(ballast_query_job(&bad, &job), BALLAST_INVALID_ARGUMENT, "--tls-");

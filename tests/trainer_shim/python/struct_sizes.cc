@@ -11,7 +11,7 @@
               offsetof(ballast_##name, last))
 
 int main() {
-  STRUCT(connection, exchange_interface);
+  STRUCT(connection, reserved2);
   STRUCT(nccl_options, reserved);
   STRUCT(shim_options, reserved3);
   STRUCT(checkpoint_info, data_fingerprint);

@@ -41,6 +41,8 @@ class Connection(Structure):
         ("reserved", c_uint32),
         ("run", c_char_p),
         ("exchange_interface", c_char_p),
+        ("spread", c_uint32),
+        ("reserved2", c_uint32),
     ]
 
 

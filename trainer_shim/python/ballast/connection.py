@@ -38,6 +38,10 @@ class Connection:
     #: Connections, at most 8, that carry blocks which are not in shared memory. Use
     #: more than one if one cannot fill the link.
     streams: int = 1
+    #: Servers, at most 64, that make a rank's blocks at once, each its share. A name
+    #: among `servers` is then a server at each address that it resolves to, now or
+    #: while the rank runs. 0: one server makes all, and the others are for its failure.
+    spread: int = 0
     #: Names this start of the job, the same for all its ranks (a launcher's job
     #: number and restart count): ranks of an earlier start that still run then
     #: never join this one's groups. None: the environment's BALLAST_RUN_ID, if set.
@@ -76,6 +80,7 @@ class Connection:
         value.hang_after_s = self.hang_after
         value.give_up_after_s = self.give_up_after
         value.streams = self.streams
+        value.spread = self.spread
         run = os.environ.get("BALLAST_RUN_ID") if self.run is None else self.run
         value.run = run.encode() if run else None
         interface = self.exchange_interface
