@@ -30,12 +30,17 @@ constexpr char kFolder[] = "deploy/kubernetes";
 class ManifestsTest : public ::testing::Test {
  protected:
   ManifestsTest() {
-    for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
-      const std::string name = entry.path().filename();
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(kFolder)) {
+      if (entry.is_directory()) continue;
+      const std::string name =
+          std::filesystem::path(entry.path()).lexically_relative(kFolder);
       for (const YAML::Node& object : YAML::LoadAllFromFile(entry.path())) {
         files_.insert(name);
         if (name == "kustomization.yaml") {
           kustomization_ = object;
+        } else if (name == "tier/kustomization.yaml") {
+          tier_ = object;
         } else {
           objects_[absl::StrCat(Text(object["kind"]), "/",
                                 Text(object["metadata"]["name"]))] = object;
@@ -90,6 +95,7 @@ class ManifestsTest : public ::testing::Test {
 
   std::set<std::string> files_;
   YAML::Node kustomization_;
+  YAML::Node tier_;  // its kustomization
   std::map<std::string, YAML::Node> objects_;
 };
 
@@ -179,6 +185,57 @@ TEST_F(ManifestsTest, GroupsMeetAtOneServer) {
          {"DaemonSet/ballast-server", "StatefulSet/ballast-meeting"}) {
       EXPECT_TRUE(Selects(peer["podSelector"]["matchLabels"], pod)) << pod;
     }
+  }
+}
+
+// A loader of the tier is a server as a node's, found by its own name, and as
+// many run as they say that they need.
+TEST_F(ManifestsTest, ATierGrowsByWhatItsServersWant) {
+  for (const auto& file : tier_["resources"]) {
+    EXPECT_THAT(files_, Contains(absl::StrCat("tier/", Text(file))));
+  }
+  const std::string loaders = "Deployment/ballast-loaders";
+  const YAML::Node service = objects_["Service/ballast-loaders"]["spec"];
+  EXPECT_EQ(Text(service["clusterIP"]), "None");
+  for (const YAML::Node& labels :
+       {objects_[loaders]["spec"]["selector"]["matchLabels"],
+        service["selector"],
+        objects_["PodDisruptionBudget/ballast-loaders"]["spec"]["selector"]
+                ["matchLabels"],
+        objects_["NetworkPolicy/ballast-server"]["spec"]["podSelector"]
+                ["matchLabels"]}) {
+    EXPECT_TRUE(Selects(labels, loaders)) << labels;
+  }
+  EXPECT_FALSE(
+      Selects(objects_["Service/ballast-server"]["spec"]["selector"], loaders));
+  const YAML::Node container = Pod(loaders)["spec"]["containers"][0];
+  const YAML::Node server =
+      Pod("DaemonSet/ballast-server")["spec"]["containers"][0];
+  for (const char* key : {"args", "ports", "env", "readinessProbe",
+                          "livenessProbe", "resources"}) {
+    EXPECT_EQ(YAML::Dump(container[key]), YAML::Dump(server[key])) << key;
+  }
+  EXPECT_EQ(Mounts(Pod(loaders)), Mounts(Pod("DaemonSet/ballast-server")));
+  // A drain ends within the grace period.
+  EXPECT_EQ(Text(Pod(loaders)["spec"]["terminationGracePeriodSeconds"]), "30");
+
+  const v1::Config config = Configuration();
+  const std::string threads = absl::StrCat(config.serve().threads());
+  const YAML::Node scaler =
+      objects_["HorizontalPodAutoscaler/ballast-loaders"]["spec"];
+  EXPECT_EQ(Text(scaler["scaleTargetRef"]["kind"]), "Deployment");
+  EXPECT_EQ(Text(scaler["scaleTargetRef"]["name"]), "ballast-loaders");
+  const YAML::Node pods = scaler["metrics"][0]["pods"];
+  EXPECT_EQ(Text(pods["metric"]["name"]), "ballast_wanted_workers");
+  EXPECT_EQ(Text(pods["target"]["averageValue"]), threads);
+  const YAML::Node keda = objects_["ScaledObject/ballast-loaders"]["spec"];
+  EXPECT_EQ(Text(keda["scaleTargetRef"]["name"]), "ballast-loaders");
+  const YAML::Node trigger = keda["triggers"][0]["metadata"];
+  EXPECT_THAT(Text(trigger["query"]), HasSubstr("ballast_wanted_workers"));
+  EXPECT_EQ(Text(trigger["threshold"]), threads);
+  // Two autoscalers of one Deployment would fight.
+  for (const auto& file : tier_["resources"]) {
+    EXPECT_NE(Text(file), "keda.yaml");
   }
 }
 
@@ -308,8 +365,8 @@ TEST_F(ManifestsTest, PortsThatAreNamedAreTheServers) {
     for (const auto& to : rule["to"]) {
       if (!to["ipBlock"]) continue;
       for (const auto& port : rule["ports"]) {
-        let_out.insert(absl::StrCat(Text(to["ipBlock"]["cidr"]), " ",
-                                    Text(port["port"])));
+        let_out.insert(
+            absl::StrCat(Text(to["ipBlock"]["cidr"]), " ", Text(port["port"])));
       }
     }
   }

@@ -13,6 +13,7 @@
 #include "common/python_helper.h"
 #include "proto/schedule/module.h"
 #include "server/serve/monitor/server_state.h"
+#include "server/serve/monitor/wanted_workers.h"
 
 namespace ballast {
 namespace {
@@ -329,6 +330,23 @@ void AddClients(const std::vector<ClientBoard::Client>& clients,
   list->Add(held);
 }
 
+void AddWantedWorkers(const LoaderStats& loader,
+                      const std::vector<ClientBoard::Client>& clients,
+                      FamilyList* list) {
+  WorkersLoad load;
+  load.busy = loader.workers_busy;
+  load.samples_waiting = loader.samples_waiting;
+  load.streams = clients.size();
+  load.streams_waiting = std::count_if(
+      clients.begin(), clients.end(), [](const ClientBoard::Client& client) {
+        return client.state == Client::STATE_WAITS_FOR_BLOCK;
+      });
+  list->Begin("ballast_wanted_workers", FamilyList::kGauge,
+              "Workers that this server's ranks need, for a tier of loaders "
+              "that grows and shrinks by their sum.");
+  list->Add(WantedWorkers(load));
+}
+
 void AddRankTimes(const TimingStore& timings, FamilyList* list) {
   list->Begin("ballast_rank_seconds", FamilyList::kHistogram,
               "What ranks reported of a micro-batch: train, wait, copy, "
@@ -488,6 +506,7 @@ std::vector<v1::MetricFamily> ServerState::Metrics() const {
   AddBadData(&bad);
   ballast::AddBadData(bad, sources_.build->placeholders.value(), &list);
   AddClients(clients, &list);
+  AddWantedWorkers(sources_.loader->stats(), clients, &list);
   AddRankTimes(*sources_.timings, &list);
   if (const BalanceBoard::Shared balance = sources_.balance->Current()) {
     AddBalance(*balance, &list);
