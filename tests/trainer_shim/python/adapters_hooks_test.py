@@ -418,6 +418,18 @@ class BridgeIteratorsTest(unittest.TestCase):
         with self.assertRaisesRegex(FailedPrecondition, "no call of slice_batch_for_megatron_mimo"):
             bridge_iterators.uncut_forward_step()
 
+    def test_a_step_of_modules_that_share_their_ranks_does_not_cut(self):
+        self.step_module(
+            "def slice_batch_for_megatron_mimo_modules(batch, *, grids, language_module_name='l'):\n"
+            "    return batch[:1]\n"
+            "def forward_step(state, data_iterator, model):\n"
+            "    return slice_batch_for_megatron_mimo_modules(next(data_iterator), grids=model)\n"
+        )
+        uncut = bridge_iterators.uncut_forward_step()
+        self.assertEqual(uncut(0, iter([[1, 2, 3]]), {}), [1, 2, 3])
+        self.jobs["train"] = self.jobs["valid"] = job_of(language={"dp": 2})
+        self.build(collections={"images": None, "language": groups({"dp": 2})})
+
     def topology(self, **module_groups):
         """Megatron-LM's HeteroTopology: groups of the modules, None where the rank is not in
         one."""

@@ -23,7 +23,8 @@ Modules = Optional[Mapping[str, str]]
 _EXAMPLES = {"images": "vision"}
 _FLAG = "megatron_mimo_scalable_dp"
 _STEP = "megatron.bridge.training.megatron_mimo_step"
-_CUT = "slice_batch_for_megatron_mimo"
+# Of a release's step, and of the one whose modules share their ranks (colocated).
+_CUTS = ("slice_batch_for_megatron_mimo", "slice_batch_for_megatron_mimo_modules")
 #: Whether this process has made an uncut_forward_step.
 _uncut = False
 
@@ -122,17 +123,20 @@ def uncut_forward_step() -> Callable[..., Any]:
 
     For releases that lack `megatron_mimo_scalable_dp`, such as 0.6.2. The code is Bridge's
     own; one name that it looks up is another function. FailedPrecondition if the installed
-    step does not look up that name.
+    step looks up none of the names that are known.
     """
     global _uncut
     step = importlib.import_module(_STEP).forward_step
-    if _CUT not in step.__code__.co_names:
+    cuts = [name for name in _CUTS if name in step.__code__.co_names]
+    if not cuts:
         raise FailedPrecondition(
-            "%s.forward_step: found no call of %s; wanted a step that cuts batches by it: pass "
-            "the step itself" % (_STEP, _CUT)
+            "%s.forward_step: found no call of %s; wanted a step that cuts batches by one of them: "
+            "pass the step itself if it knows dataset.%s, else one that does not cut"
+            % (_STEP, " or ".join(_CUTS), _FLAG)
         )
+    whole = dict.fromkeys(cuts, lambda batch, *_, **__: batch)
     uncut = types.FunctionType(
-        step.__code__, {**step.__globals__, _CUT: lambda batch, *_: batch}, step.__name__,
+        step.__code__, {**step.__globals__, **whole}, step.__name__,
         step.__defaults__, step.__closure__,
     )  # fmt: skip
     uncut.__annotations__ = dict(step.__annotations__)
