@@ -98,7 +98,7 @@ void DefaultSources(const KeyReport& report, v1::Config* config) {
       DefaultImages(report, key, &source);
     }
     if (!report.Has(ChildKey(key, "index"))) {
-      source.set_index(absl::StrCat(".ballast/", source.name(), ".index"));
+      source.set_index(absl::StrCat(".ballast/", source.name(), "-*.index"));
     }
   }
 }

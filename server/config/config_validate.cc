@@ -121,6 +121,15 @@ class SourceCheck {
                        "found a store; wanted a file on a disk, which servers "
                        "map into memory");
     }
+    if (const size_t star = source_.index().find('*');
+        IsSound("index") && star != std::string::npos &&
+        (star != source_.index().rfind('*') ||
+         source_.index().find('/', star) != std::string::npos)) {
+      report_.AddFault(ChildKey(key_, "index"),
+                       absl::StrCat("found ", Shown(source_.index()),
+                                    "; wanted at most one *, in the name of "
+                                    "the file"));
+    }
     if (IsSound("recipe") && IsStoreUrl(source_.recipe())) {
       report_.AddFault(ChildKey(key_, "recipe"),
                        "found a store; wanted a Python file on a disk");

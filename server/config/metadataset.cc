@@ -356,8 +356,11 @@ void ExpandBlends(absl::string_view directory, const ReadText& read,
       part.set_path(path.path);
       part.clear_blend();
       part.set_weight(source.weight() * path.weight);
-      part.set_index(absl::StrCat(absl::StripSuffix(source.index(), ".index"),
-                                  name.substr(source.name().size()), ".index"));
+      absl::string_view whole = source.index();
+      absl::ConsumeSuffix(&whole, ".index");
+      const bool is_pattern = absl::ConsumeSuffix(&whole, "-*");
+      part.set_index(absl::StrCat(whole, name.substr(source.name().size()),
+                                  is_pattern ? "-*.index" : ".index"));
       if (is_energon) {
         v1::Source::Energon& energon = *part.mutable_energon();
         energon.set_split_part(path.split_part);

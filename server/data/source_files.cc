@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -49,6 +50,45 @@ absl::string_view PatternFolder(absl::string_view pattern) {
       pattern.substr(0, pattern.find_first_of("{*?[\\"));
   const size_t slash = fixed.rfind('/');
   return slash == fixed.npos ? absl::string_view() : fixed.substr(0, slash + 1);
+}
+
+// The last two parts of a path: the same of a copy, and of the path as seen from
+// another folder.
+absl::string_view LastTwoParts(absl::string_view path) {
+  const size_t last = path.rfind('/');
+  if (last == path.npos || last == 0) return path;
+  const size_t slash = path.rfind('/', last - 1);
+  return slash == path.npos ? path : path.substr(slash + 1);
+}
+
+// source.index as a path, with or without a `*`.
+struct IndexName {
+  std::string before;  // the `*`; all, if there is none
+  std::string after;
+  bool is_pattern = false;
+
+  std::string WithoutPattern() const {
+    absl::string_view first = before;
+    if (is_pattern) absl::ConsumeSuffix(&first, "-");
+    return absl::StrCat(first, after);
+  }
+  bool Matches(absl::string_view path) const {
+    return absl::ConsumePrefix(&path, before) &&
+           absl::ConsumeSuffix(&path, after) && path.size() == 8 &&
+           path.find_first_not_of("0123456789abcdef") == path.npos;
+  }
+};
+
+IndexName GetIndexName(const v1::Source& source, absl::string_view directory) {
+  IndexName name;
+  name.before = ResolvePath(directory, source.index());
+  const size_t slash = name.before.rfind('/');
+  const size_t star = name.before.find('*', slash == name.before.npos ? 0 : slash);
+  if (star == name.before.npos) return name;
+  name.is_pattern = true;
+  name.after = name.before.substr(star + 1);
+  name.before.resize(star);
+  return name;
 }
 
 absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
@@ -150,7 +190,8 @@ bool IsNamed(const SourceFile& file, absl::string_view name) {
 }
 
 std::string LinesFolder(const v1::Source& source, absl::string_view directory) {
-  return absl::StrCat(IndexPath(source, directory), ".lines");
+  return absl::StrCat(GetIndexName(source, directory).WithoutPattern(),
+                      ".lines");
 }
 
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
@@ -298,15 +339,50 @@ IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,
   return digests;
 }
 
-std::string IndexPath(const v1::Source& source, absl::string_view directory) {
-  return ResolvePath(directory, source.index());
+std::string IndexPath(const v1::Source& source, absl::string_view directory,
+                      const IndexKey& key) {
+  const IndexName name = GetIndexName(source, directory);
+  if (!name.is_pattern) return name.before;
+  // Whether there are videos is not known yet.
+  const IndexDigests digests =
+      GetDigests(source, directory, key, /*has_videos=*/true);
+  std::string all(LastTwoParts(source.path()));
+  for (const Digest& digest :
+       {digests.sizes, digests.lengths, digests.limits}) {
+    absl::StrAppend(&all, "\n", digest[0], ":", digest[1]);
+  }
+  return absl::StrCat(
+      name.before,
+      absl::Hex(static_cast<uint32_t>(Checksum(all)), absl::kZeroPad8),
+      name.after);
+}
+
+std::string OldIndexPath(const v1::Source& source, absl::string_view directory,
+                         const IndexKey& key) {
+  const std::string path = IndexPath(source, directory, key);
+  const IndexName name = GetIndexName(source, directory);
+  std::error_code error;
+  if (!name.is_pattern || fs::exists(path, error)) return path;
+  std::string newest = path;
+  std::optional<fs::file_time_type> newest_time;
+  for (fs::directory_iterator entry(fs::path(path).parent_path(), error), end;
+       !error && entry != end; entry.increment(error)) {
+    const std::string found = entry->path().string();
+    if (found != name.WithoutPattern() && !name.Matches(found)) continue;
+    std::error_code gone;
+    const fs::file_time_type time = entry->last_write_time(gone);
+    if (gone || (newest_time.has_value() && time <= *newest_time)) continue;
+    newest = found;
+    newest_time = time;
+  }
+  return newest;
 }
 
 absl::StatusOr<std::shared_ptr<const IndexFile>> OpenFreshIndex(
     const v1::Source& source, absl::string_view directory, const IndexKey& key,
     EncodedRule rule) {
   BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const IndexFile> index,
-                           IndexFile::Open(IndexPath(source, directory), rule));
+                           IndexFile::Open(IndexPath(source, directory, key), rule));
   BALLAST_RETURN_IF_ERROR(CheckFresh(*index, source, directory, key));
   return index;
 }

@@ -42,7 +42,8 @@ struct SourceFile {
 // and for a configuration that has moved. Pure.
 bool IsNamed(const SourceFile& file, absl::string_view name);
 
-// The folder of the unpacked lines of a source with compressed ones.
+// The folder of the unpacked lines of a source with compressed ones. They do
+// not depend on the model: the "-*" of source.index is left out.
 std::string LinesFolder(const v1::Source& source, absl::string_view directory);
 
 // The data files of `source`, in order. Errors: as FindFormat and ExpandPath;
@@ -65,8 +66,16 @@ std::string MissingShards(const std::vector<std::string>& paths);
 IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,
                         const IndexKey& key, bool has_videos);
 
-// The path of the index.
-std::string IndexPath(const v1::Source& source, absl::string_view directory);
+// The path of the index. A `*` in source.index is eight hexadecimal digits
+// that follow from all digests of `key`.
+std::string IndexPath(const v1::Source& source, absl::string_view directory,
+                      const IndexKey& key);
+
+// The path of the index from which a build of IndexPath takes what still fits:
+// itself if it exists; else, with a `*` in source.index, the one that was
+// written last for other models, or without "-*" by an earlier version.
+std::string OldIndexPath(const v1::Source& source, absl::string_view directory,
+                         const IndexKey& key);
 
 // The index of `source` if it exists, its head is undamaged, and it is fresh:
 // it was built with the same format, media root, key and rules, from the same

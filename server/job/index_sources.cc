@@ -157,7 +157,7 @@ absl::StatusOr<SourceCheck> CheckSource(const v1::Source& source,
                                         const CheckSourcesOptions& options) {
   SourceCheck result;
   result.source = source.name();
-  const std::string path = IndexPath(source, config.directory);
+  const std::string path = IndexPath(source, config.directory, key);
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<FileSource> opened,
                            OpenSource(source, config.directory, key));
   result.marks = opened->index().mark_counts();
@@ -501,8 +501,9 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       found = Verify(source, config.directory, key, (*opened)->index().size(),
                      options);
     }
-    const std::string path = IndexPath(source, config.directory);
-    const auto old = IndexFile::OpenToReuse(path);
+    const std::string path = IndexPath(source, config.directory, key);
+    const auto old = IndexFile::OpenToReuse(
+        OldIndexPath(source, config.directory, key));
     const bool has_hashes = old.ok() && (*old)->is_hashed();
     if (opened.ok() && found.ok() && options.hash && !has_hashes) {
       found = absl::FailedPreconditionError(

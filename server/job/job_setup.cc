@@ -204,7 +204,7 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
     indexes.push_back(&opened->index());
     job.sources.push_back(std::move(opened));
     if (source.index().empty()) continue;
-    job.index_files.push_back(IndexPath(source, config.directory));
+    job.index_files.push_back(IndexPath(source, config.directory, key));
   }
   v1::Config scheduled = job.config;
   scheduled.mutable_model()->set_tokenizer(job.tokenizer->digest());

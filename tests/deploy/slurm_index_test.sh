@@ -26,8 +26,8 @@ run() {
 readonly tasks=4
 for set in data energon jsonl; do
   config=$work/$set/ballast.yaml
-  index=$work/$set/.ballast/docs.index
   "$work/bin/ballast-server" index --config "$config" >"$work/out"
+  index=$(ls "$work/$set"/.ballast/docs-*.index)
   mv "$index" "$work/wanted"
   # A merge before the shards names what is missing.
   if run >"$work/out" 2>&1; then fail "merged without shards"; fi

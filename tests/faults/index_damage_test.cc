@@ -45,7 +45,7 @@ class IndexDamageTest : public ::testing::Test {
     }
     lines.close();
     TestJob job;
-    job.sources = "{name: text, format: jsonl, path: text.jsonl}";
+    job.sources = "{name: text, format: jsonl, path: text.jsonl, index: text.index}";
     job.model = "profile: qwen2_5_vl";
     job.batch = "global: 4, micro: 4";
     job.modules = "language: {dp: 2}";
@@ -54,7 +54,7 @@ class IndexDamageTest : public ::testing::Test {
     EXPECT_TRUE(IndexSources(config_, {}).ok());
   }
 
-  std::string IndexPath() const { return folder_ + "/.ballast/text.index"; }
+  std::string IndexPath() const { return folder_ + "/text.index"; }
 
   // The pages that hold the records of a step's samples.
   std::set<uint64_t> PagesOf(const Scheduler& scheduler, uint64_t step) {

@@ -34,7 +34,8 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
                        const IndexOptions* options)
     : options_(options) {
   if (!options->reuse) return;
-  auto index = IndexFile::OpenToReuse(IndexPath(source, directory));
+  auto index = IndexFile::OpenToReuse(
+      OldIndexPath(source, directory, options->key));
   if (!index.ok()) return;
   digests_ =
       GetDigests(source, directory, options->key, (*index)->has_videos());
@@ -424,7 +425,7 @@ absl::StatusOr<IndexReport> WriteAssembled(const v1::Source& source,
   index.contents.digests = GetDigests(source, directory, options.key,
                                       !index.contents.videos.empty());
   if (!options.accept || options.accept(index.report)) {
-    const std::string path = IndexPath(source, directory);
+    const std::string path = IndexPath(source, directory, options.key);
     BALLAST_RETURN_IF_ERROR(WriteIndex(path, index.contents));
     BALLAST_ASSIGN_OR_RETURN(const auto written, IndexFile::Open(path));
     BALLAST_RETURN_IF_ERROR(

@@ -243,7 +243,7 @@ absl::StatusOr<std::optional<std::vector<FileScan>>> ReadShards(
     const v1::Source& source, absl::string_view directory,
     const IndexOptions& options, const std::vector<SourceFile>& files,
     uint32_t shards) {
-  const std::string path = IndexPath(source, directory);
+  const std::string path = IndexPath(source, directory, options.key);
   std::vector<std::optional<FileScan>> scans(files.size());
   bool any = false;
   absl::Status missing;
@@ -301,7 +301,7 @@ absl::StatusOr<ShardScanReport> ScanShard(const v1::Source& source,
   BALLAST_ASSIGN_OR_RETURN(
       Journal journal,
       Journal::Open(
-          JournalPath(IndexPath(source, directory), kScanJournal, shard),
+          JournalPath(IndexPath(source, directory, options.key), kScanJournal, shard),
           GetKey(source, directory, options, files, shard),
           TakeScans(files.size(), [&](NumberedScan found) {
             recorded.insert_or_assign(found.file, std::move(found.scan));
@@ -341,7 +341,7 @@ absl::StatusOr<IndexReport> MergeScans(const v1::Source& source,
                                        const IndexOptions& options) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceFile> files,
                            ListSourceFiles(source, directory));
-  const std::string path = IndexPath(source, directory);
+  const std::string path = IndexPath(source, directory, options.key);
   BALLAST_ASSIGN_OR_RETURN(const std::set<uint32_t> counts,
                            FindShardCounts(path, kScanJournal));
   // Takes the first number of shards that is complete; else names what the

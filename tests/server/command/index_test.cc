@@ -77,7 +77,8 @@ TEST(IndexTest, ReportsHowMuchItReused) {
       << "\n";
   const auto index = [&](const std::string& model, int max_tokens) {
     std::ofstream(folder + "/ballast.yaml")
-        << "sources: [{name: chat, format: jsonl, path: a.jsonl}]\n"
+        << "sources: [{name: chat, format: jsonl, path: a.jsonl, "
+        << "index: chat.index}]\n"
         << "model: {profile: qwen2_5_vl" << model << "}\n"
         << "batch: {global: 2, micro: 2, max_tokens: " << max_tokens << "}\n"
         << "topology: {modules: {language: {dp: 2}}}\n";
@@ -106,14 +107,14 @@ TEST(IndexTest, VerifyFindsDamageInPagesNotYetRead) {
       << "\n";
   const std::string config = folder + "/ballast.yaml";
   std::ofstream(config) << R"(
-sources: [{name: chat, format: jsonl, path: a.jsonl}]
+sources: [{name: chat, format: jsonl, path: a.jsonl, index: chat.index}]
 batch: {global: 2, micro: 2}
 topology: {modules: {language: {dp: 2}}}
 )";
   Index(config);
   EXPECT_THAT(Index(config, {"--verify"}),
               HasSubstr("1 samples, index is up to date and undamaged\n"));
-  const std::string index = folder + "/.ballast/chat.index";
+  const std::string index = folder + "/chat.index";
   {
     // Records begin at byte 4096.
     std::fstream file(index, std::ios::in | std::ios::out | std::ios::binary);
@@ -174,7 +175,7 @@ topology: {modules: {language: {dp: 2}}}
 )";
   fs::current_path(folder);
   EXPECT_THAT(Index("job/ballast.yaml"), HasSubstr("chat: 1 samples"));
-  EXPECT_TRUE(fs::exists(folder + "/job/.ballast/chat.index"));
+  EXPECT_FALSE(fs::is_empty(folder + "/job/.ballast"));
   fs::current_path(before);
 }
 

@@ -445,7 +445,7 @@ TEST(ServeTest, IsNotReadyIfTheFirstBlocksCannotBeBuilt) {
 
 TEST(ServeTest, AMissingIndexIsNamedWithTheCommandThatBuildsIt) {
   const std::string path = WriteJob("order: {seed: 5}\n");
-  unlink((::testing::TempDir() + "/.ballast/texts.index").c_str());
+  std::filesystem::remove_all(::testing::TempDir() + "/.ballast");
   ServeProcess process({"serve", "--config", path});
   EXPECT_EQ(process.Wait(), 1);
   EXPECT_THAT(process.ReadErrors(), HasSubstr("ballast-server index"));

@@ -84,7 +84,7 @@ TEST(LoadConfig, ReadsAnExampleWithEverySection) {
   EXPECT_EQ(docs.format(), v1::Source::FORMAT_WEBDATASET);
   EXPECT_EQ(docs.path(), "data/docs-{000..007}.tar");
   EXPECT_EQ(docs.weight(), 3);
-  EXPECT_EQ(docs.index(), "/etc/ballast/.ballast/docs.index");
+  EXPECT_EQ(docs.index(), "/etc/ballast/.ballast/docs-*.index");
   EXPECT_FALSE(docs.has_lengths());
   const v1::Source& chat = config.sources(1);
   EXPECT_EQ(chat.name(), "chat");
@@ -92,7 +92,7 @@ TEST(LoadConfig, ReadsAnExampleWithEverySection) {
   EXPECT_EQ(chat.path(), "data/chat.jsonl");
   EXPECT_THAT(chat.media_root(), ElementsAre("data"));
   EXPECT_EQ(chat.weight(), 1);
-  EXPECT_EQ(chat.index(), "/etc/ballast/.ballast/chat.index");
+  EXPECT_EQ(chat.index(), "/etc/ballast/.ballast/chat-*.index");
 
   EXPECT_EQ(config.order().seed(), 1234u);
   EXPECT_TRUE(config.order().shuffle());
@@ -518,7 +518,7 @@ TEST(LoadConfig, ReadsAFileAndResolvesFromItsDirectory) {
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->directory, directory);
   EXPECT_EQ(loaded->config.sources(0).index(),
-            directory + "/.ballast/docs.index");
+            directory + "/.ballast/docs-*.index");
 
   std::ofstream(path) << "batch: {}\n";
   const std::string faults(LoadConfig(path).status().message());

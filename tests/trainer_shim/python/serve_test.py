@@ -1,5 +1,6 @@
 """`ballast.serve` and `python -m ballast.server` over a drawn dataset."""
 
+import glob
 import os
 import re
 import signal
@@ -44,7 +45,7 @@ class ServeTest(tools.ToolTest):
 
     def test_indexes_serves_and_stops(self):
         with ballast.serve(self.config) as address:
-            self.assertTrue(os.path.exists(self.data + "/.ballast/docs.index"))
+            self.assertTrue(glob.glob(self.data + "/.ballast/docs-*.index"))
             with ballast.Loader(address, dp_rank={"vision": 0, "language": 1}, device="cpu",
                                 array="dlpack", steps=1) as loader:  # fmt: skip
                 self.assertEqual(len(list(loader)), 2)

@@ -507,6 +507,49 @@ TEST_F(IndexBuilderTest, AnIndexKnowsItsFilesByTheirPlaceBelowThePattern) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_F(IndexBuilderTest, AnIndexIsNamedByItsSourceAndModel) {
+  const std::string data = folder_ + "/data";
+  std::filesystem::create_directories(data);
+  WriteTar(data + "/docs-0.tar", {{"a.txt", "x"}});
+  WriteTar(data + "/docs-1.tar", {{"a.txt", "y"}});
+  v1::Source source = MakeSource(v1::Source::FORMAT_WEBDATASET,
+                                 data + "/docs-{0,1}.tar");
+  // By an earlier version.
+  source.set_index(folder_ + "/index/docs.index");
+  Build(source);
+  source.set_index(folder_ + "/index/docs-*.index");
+  IndexOptions other = FakeOptions();
+  other.key.limits = "other";
+  const std::string path = IndexPath(source, folder_, FakeKey());
+  const std::string other_path = IndexPath(source, folder_, other.key);
+  EXPECT_THAT(path, ::testing::MatchesRegex(".*/index/docs-[0-9a-f]{8}.index"));
+  EXPECT_NE(path, other_path);
+
+  // Each is built beside the other, reads no file that the other one has, and
+  // leaves it fresh.
+  EXPECT_EQ(Build(source).reused_files, 2);
+  const auto report = BuildIndex(source, folder_, other);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->reused_files, 2);
+  EXPECT_EQ(CheckIndexFresh(source, folder_, FakeKey()), absl::OkStatus());
+  EXPECT_EQ(CheckIndexFresh(source, folder_, other.key), absl::OkStatus());
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/index/docs.index"));
+
+  // The same from another folder, and for a copy; another folder of data is
+  // another source.
+  v1::Source relative = source;
+  relative.set_path("../data/docs-{0,1}.tar");
+  EXPECT_EQ(IndexPath(relative, folder_ + "/elsewhere", FakeKey()), path);
+  v1::Source copy = source;
+  copy.set_path("/mnt/data/docs-{0,1}.tar");
+  EXPECT_EQ(IndexPath(copy, folder_, FakeKey()), path);
+  copy.set_path("/mnt/data-2/docs-{0,1}.tar");
+  EXPECT_NE(IndexPath(copy, folder_, FakeKey()), path);
+
+  // Unpacked lines do not follow from a model.
+  EXPECT_EQ(LinesFolder(source, folder_), folder_ + "/index/docs.index.lines");
+}
+
 TEST_F(IndexBuilderTest, AMockSourceHasNoIndex) {
   EXPECT_EQ(BuildIndex(MakeSource(v1::Source::FORMAT_MOCK, ""), folder_,
                        FakeOptions())

@@ -75,7 +75,7 @@ class ShardScanTest : public ::testing::Test {
   const std::string folder_ = TestFolder();
   const v1::Source source_ =
       MakeSource(v1::Source::FORMAT_WEBDATASET, "docs-*.tar");
-  const std::string path_ = IndexPath(source_, folder_);
+  const std::string path_ = IndexPath(source_, folder_, FakeKey());
 };
 
 TEST_F(ShardScanTest, MergesToTheIndexOfOneRun) {
