@@ -87,6 +87,7 @@ BatchRef<BatchInfo> BatchPool::GiveOut(BatchEntry* entry) {
 }
 
 void BatchPool::PutBack(BatchEntry* entry) {
+  entry->OnRelease();
   MutexLock lock(&mutex_);
   free_.push_back(entry);
 }

@@ -159,7 +159,8 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
   absl::StatusOr<BatchEntry*> Take();
   // Hands a prepared entry out, with one reference.
   BatchRef<BatchInfo> GiveOut(BatchEntry* entry);
-  // Takes back an entry that was taken and not handed out.
+  // Takes back an entry that was taken and not handed out. Its streams may end
+  // from then on, as after a release.
   void PutBack(BatchEntry* entry);
 
   uint32_t held() const;     // batches that are held

@@ -14,6 +14,7 @@ namespace {
 struct World {
   std::set<const BatchEntry*> alive;
   std::set<const BatchEntry*> busy;
+  std::set<const BatchEntry*> released;
 };
 
 class FakeEntry final : public BatchEntry {
@@ -30,7 +31,7 @@ class FakeEntry final : public BatchEntry {
 
  private:
   void List(std::vector<TensorView>*) const override {}
-  void OnRelease() override {}
+  void OnRelease() override { world_->released.insert(this); }
   bool IsBusy() override { return world_->busy.count(this) != 0; }
 
   World* const world_;
@@ -59,6 +60,15 @@ TEST_F(BatchPoolTest, TakesTheEntryThatWasReleasedLongestAgo) {
   first.Reset();
   EXPECT_EQ(Next(pool.get()).entry(), oldest);
   EXPECT_EQ(pool->entries(), 2u);
+  pool->Close();
+}
+
+// Streams that were noted for it may end from then on, as after a release.
+TEST_F(BatchPoolTest, AnEntryThatIsPutBackIsReleased) {
+  const auto pool = MakePool();
+  BatchEntry* const entry = *pool->Take();
+  pool->PutBack(entry);
+  EXPECT_EQ(world_.released.count(entry), 1u);
   pool->Close();
 }
 

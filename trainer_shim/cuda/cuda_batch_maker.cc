@@ -338,9 +338,11 @@ absl::StatusOr<BatchEntry*> CudaBatchMaker::Next(StreamHandle handle) {
   DeviceEntry* entry = launched_.front().entry;
   launched_.pop_front();
   last_ = entry;
-  BALLAST_RETURN_IF_ERROR(entry->RecordStream(stream));
   BALLAST_RETURN_IF_ERROR(StreamWait(stream, entry->packed.get()));
   BALLAST_RETURN_IF_ERROR(LaunchUntil(ahead_));
+  // Last: nothing releases the entry of a call that fails, and the stream need
+  // not outlive that call.
+  BALLAST_RETURN_IF_ERROR(entry->RecordStream(stream));
   return entry;
 }
 
