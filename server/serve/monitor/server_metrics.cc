@@ -255,6 +255,28 @@ void AddProblems(const Problems& problems, const FailingFiles& files,
   list->Add(static_cast<double>(failed_pulls));
 }
 
+void AddConnections(const ConnectionPlaces& places, FamilyList* list) {
+  list->Begin("ballast_connections", FamilyList::kGauge,
+              "Open connections at serve.listen.");
+  list->Add(static_cast<double>(places.open()));
+  list->Begin("ballast_connections_limit", FamilyList::kGauge,
+              "As many as the process's descriptors allow.");
+  list->Add(static_cast<double>(places.most()));
+  list->Begin("ballast_connections_total", FamilyList::kCounter,
+              "Connections that arrived.");
+  list->Add(static_cast<double>(places.accepted.value()));
+  list->Begin("ballast_connections_closed_total", FamilyList::kCounter,
+              "Of these, those that the server closed: for want of a place, or "
+              "since they were silent or broke a bound.");
+  list->Add(static_cast<double>(places.refused.value()),
+            {{"reason", "no_place"}});
+  list->Add(static_cast<double>(places.expelled.value()),
+            {{"reason", "bound"}});
+  list->Begin("ballast_listeners_reopened_total", FamilyList::kCounter,
+              "Times that an address of serve.listen had to be opened again.");
+  list->Add(static_cast<double>(places.reopened.value()));
+}
+
 void AddBadData(const v1::GetStatusResponse& status, uint64_t placeholders,
                 FamilyList* list) {
   std::map<std::string, uint64_t> by_source;
@@ -496,6 +518,9 @@ std::vector<v1::MetricFamily> ServerState::Metrics() const {
   const std::vector<ClientBoard::Client> clients = sources_.clients->List();
   AddProblems(FindProblems(clients), sources_.build->failing_files,
               sources_.pull->failed.value(), &list);
+  if (sources_.connections != nullptr) {
+    AddConnections(*sources_.connections, &list);
+  }
   if (sources_.certificate != nullptr) {
     list.Begin("ballast_certificate_end_seconds", FamilyList::kGauge,
                "When the certificate in use ends, since 1970.");

@@ -253,6 +253,15 @@ Problems ServerState::FindProblems(
     problem->set_seconds(absl::ToDoubleSeconds(file.lasts));
     problem->set_count(file.failures);
   }
+  if (sources_.connections != nullptr) {
+    const std::string why =
+        sources_.connections->RefusedSince(absl::Now() - kRefusedLately);
+    if (!why.empty()) {
+      add("connections", "serve.listen",
+          absl::StrCat("connections are refused: ", why))
+          ->set_count(sources_.connections->refused.value());
+    }
+  }
   if (sources_.certificate != nullptr) {
     const auto [ends, file] = sources_.certificate();
     const absl::Duration left = ends - absl::Now();

@@ -25,6 +25,7 @@
 #include "server/serve/monitor/balance_board.h"
 #include "server/serve/monitor/problem_board.h"
 #include "server/serve/monitor/timing_store.h"
+#include "server/serve/relay/connection_places.h"
 
 namespace ballast {
 
@@ -120,6 +121,8 @@ class ServerState {
   static constexpr size_t kListed = 1024;
   // Limit of problems that Status lists.
   static constexpr size_t kMostProblems = 64;
+  // Connections that were refused within this time are a problem.
+  static constexpr absl::Duration kRefusedLately = absl::Minutes(1);
   // A certificate that ends within this time is a problem.
   static constexpr absl::Duration kRenewBefore = absl::Hours(7 * 24);
 
@@ -143,6 +146,7 @@ class ServerState {
     uint64_t stated_memory = 0;  // StatedMemory of the server's parts
     Clock* clock = nullptr;      // times the stalls
     const ProblemBoard* problems = nullptr;
+    const ConnectionPlaces* connections = nullptr;
     // serve.arena is not `off`, and the server listens at a Unix socket.
     bool wants_shared_memory = false;
     // When the certificate in use ends, and its file; null without TLS.

@@ -7,7 +7,7 @@
 #include "absl/time/time.h"
 #include "common/grpc_status.h"
 #include "server/serve/pull/pull_session.h"
-#include "server/serve/relay/relay.h"
+#include "server/serve/relay/relayed_peer.h"
 
 namespace ballast {
 namespace {
@@ -97,7 +97,7 @@ class RefusedPull final
 
 PullCall::PullCall(PullContext* context, grpc::CallbackServerContext* rpc)
     : context_(*context),
-      peer_(RelayedPeer(rpc->peer())),
+      peer_(RelayedPeerName(rpc->peer())),
       client_(GetClient(peer_)) {
   MutexLock lock(&rpc_->mutex);
   rpc_->context = rpc;

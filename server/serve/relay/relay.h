@@ -1,61 +1,18 @@
 #ifndef BALLAST_SERVER_SERVE_RELAY_RELAY_H_
 #define BALLAST_SERVER_SERVE_RELAY_RELAY_H_
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "common/mutex.h"
 #include "common/small_file.h"
+#include "server/serve/relay/connection_places.h"
 #include "server/serve/relay/listen_sockets.h"
 #include "server/serve/relay/work_budgets.h"
 #include "server/serve/security/server_security.h"
 
 namespace ballast {
-
-// The connections that a server may have, over all its addresses.
-// Thread-safe.
-class ConnectionPlaces {
- public:
-  // `most` for all peers, of which TCP gets three quarters and one peer half.
-  explicit ConnectionPlaces(size_t most) : most_(most) {}
-
-  // As many as fit the process's descriptors, which it raises the limit of: a
-  // connection takes three, and half of them are for data files.
-  static size_t OfDescriptors();
-
-  // A place for a connection of `peer`; it is free again once the result is
-  // destroyed, which may be after this. Errors: RESOURCE_EXHAUSTED, with the
-  // bound.
-  absl::StatusOr<std::shared_ptr<void>> Take(const std::string& peer,
-                                             bool is_unix);
-
-  size_t most() const { return most_; }
-  size_t open() const;
-
- private:
-  struct Counts {
-    mutable Mutex mutex;
-    size_t open ABSL_GUARDED_BY(mutex) = 0;
-    size_t tcp ABSL_GUARDED_BY(mutex) = 0;
-    std::map<std::string, size_t> by_peer ABSL_GUARDED_BY(mutex);
-  };
-
-  const size_t most_;
-  const std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
-};
-
-// The peer of a call, of the name that gRPC has for it behind a relay:
-// "ipv4:10.0.0.1:4711", or "unix:4711" for process 4711 at a Unix socket. Other
-// names stay. Pure.
-std::string RelayedPeer(absl::string_view grpc_peer);
 
 // Accepts connections at one address in front of gRPC and relays their bytes,
 // within bounds for each peer (decision 117). A peer is an IP address, of IPv6
@@ -99,14 +56,6 @@ class Relay {
 
   // Closes the sockets; connections stay.
   void StopAccepting();
-
-  struct Figures {
-    uint64_t accepted = 0;
-    uint64_t refused = 0;   // no place
-    uint64_t expelled = 0;  // against the bounds on frames, or silent
-    uint64_t reopened = 0;  // times that the address was opened again
-  };
-  Figures figures() const;
 
  private:
   struct Core;

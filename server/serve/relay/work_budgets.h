@@ -31,6 +31,13 @@ class WorkBudgets {
     return std::max(paid - now - burst_ / rate_, absl::ZeroDuration());
   }
 
+  // Gives back work that was spent and not done.
+  void GiveBack(const std::string& peer, absl::Duration work) {
+    MutexLock lock(&mutex_);
+    const auto found = spent_.find(peer);
+    if (found != spent_.end()) found->second -= work / rate_;
+  }
+
  private:
   static constexpr size_t kManyPeers = 1024;
 

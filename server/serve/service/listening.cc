@@ -125,6 +125,7 @@ void SetCallLimits(grpc::ServerBuilder* builder) {
 absl::StatusOr<CallServer> StartCallServer(
     const v1::Serve& serve, const ServerSecurity& security,
     absl::Span<grpc::Service* const> services,
+    std::shared_ptr<ConnectionPlaces> places,
     std::function<void(const absl::Status&)> on_lost) {
   std::vector<ListenSockets> sockets;
   for (const std::string& address : serve.listen()) {
@@ -148,8 +149,7 @@ absl::StatusOr<CallServer> StartCallServer(
   }
   Relay::Settings settings;
   settings.tls = security.tls();
-  settings.places =
-      std::make_shared<ConnectionPlaces>(ConnectionPlaces::OfDescriptors());
+  settings.places = std::move(places);
   settings.budgets = std::make_shared<WorkBudgets>(Cores() * kPeersShare,
                                                    kPeersBurst);
   settings.calls = std::make_shared<OpenCalls>(kMaxCallsPerPeer);

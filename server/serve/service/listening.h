@@ -51,7 +51,7 @@ struct CallServer {
 };
 
 // Listens at every address of serve.listen for calls of `services`, which
-// `security` admits, within bounds on messages, calls and connections. Sockets
+// `security` admits, within bounds on messages, calls and `places`. Sockets
 // are for their owner and group only; a socket file that a killed server left
 // is replaced. `services` are not owned and must outlive the server. `on_lost`
 // is called from another thread if an address is lost for good
@@ -60,6 +60,7 @@ struct CallServer {
 absl::StatusOr<CallServer> StartCallServer(
     const v1::Serve& serve, const ServerSecurity& security,
     absl::Span<grpc::Service* const> services,
+    std::shared_ptr<ConnectionPlaces> places,
     std::function<void(const absl::Status&)> on_lost);
 
 // The sources of the page and the metrics, and the rules of who may see them.

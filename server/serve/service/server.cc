@@ -419,6 +419,7 @@ ServerState::Sources LoaderServer::GetSources(
   sources.left_out = server.job_.left_out;
   sources.costs = server.job_.loaded.costs;
   sources.problems = &server.problems_;
+  sources.connections = server.connections_.get();
   const v1::Serve& serve = server.job_.config.serve();
   sources.wants_shared_memory =
       serve.arena() != "off" &&
@@ -468,9 +469,34 @@ std::string LoaderServer::MeetingElsewhere() const {
   return meeting_ == nullptr ? "" : job_.config.topology().meeting();
 }
 
+namespace {
+
+// For blocks, schedules and all else.
+constexpr size_t kConnectionsOfRank = 3;
+
+// Those of each rank of a module, divided by the servers that the configuration
+// names. Tensor peers may get their batches from each other.
+size_t ConnectionsOfRanks(const v1::Topology& topology) {
+  size_t ranks = 0;
+  for (const auto& [name, module] : topology.modules()) {
+    ranks += size_t{module.dp()} * module.pp() * module.cp();
+  }
+  const size_t servers = std::max(topology.servers_size(), 1);
+  return kConnectionsOfRank * ((ranks + servers - 1) / servers);
+}
+
+}  // namespace
+
 absl::Status LoaderServer::Listen() {
   if (const std::string meeting = MeetingElsewhere(); !meeting.empty()) {
     loader_service_.RefuseToAttach(NotCompared(state_.name(), meeting));
+  }
+  if (const size_t wanted = ConnectionsOfRanks(job_.config.topology());
+      wanted > connections_->most()) {
+    LogWarning("the ranks of topology.modules take ", wanted,
+               " connections, and there is room for ", connections_->most(),
+               ": if all of them come to this server, start it with more "
+               "descriptors, six for a connection (ulimit -Hn, LimitNOFILE)");
   }
   const auto on_lost = [this](const absl::Status& why) {
     MutexLock lock(&mutex_);
@@ -481,7 +507,7 @@ absl::Status LoaderServer::Listen() {
       StartCallServer(job_.config.serve(), security_,
                       {&loader_service_, &schedule_service_, &order_service_,
                        &metrics_service_, &revision_service_},
-                      on_lost));
+                      connections_, on_lost));
   return absl::OkStatus();
 }
 

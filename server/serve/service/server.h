@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/machine.h"
 #include "common/mutex.h"
 #include "proto/config.pb.h"
 #include "server/config/config_loader.h"
@@ -246,6 +247,9 @@ class LoaderServer {
   OrderServiceImpl order_service_;
   RevisionServiceImpl revision_service_;
   ProblemBoard problems_;
+  const std::shared_ptr<ConnectionPlaces> connections_ =
+      std::make_shared<ConnectionPlaces>(
+          ConnectionPlaces::OfDescriptors(RaiseDescriptorLimit()));
   const ServerState state_;
   std::unique_ptr<StateHistory> history_;  // null without serve.http
   MetricsServiceImpl metrics_service_;

@@ -4,13 +4,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/serve/pull/pull_limits.h"
-#include "server/serve/relay/relay.h"
+#include "server/serve/relay/relayed_peer.h"
 
 namespace ballast {
 
 std::string UnreadAnswers::ClientOf(
     const grpc::CallbackServerContext& context) {
-  const std::string peer = RelayedPeer(context.peer());
+  const std::string peer = RelayedPeerName(context.peer());
   return absl::StartsWith(peer, "unix:") ? peer : GetClient(peer);
 }
 

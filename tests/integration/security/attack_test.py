@@ -1,12 +1,8 @@
-"""A rank at a Unix socket goes on, and the server's memory stays, while strangers at the same
-server's TCP address or socket do what attacks.py lists. By hand, on an idle machine, it also
-compares rates:
-
-    bazel test --test_env=BALLAST_RATES=1 //tests/integration/security:attack_test
-"""
+"""A rank at a Unix socket goes on, the server's memory stays, and its addresses answer, while
+and after strangers at the same server's TCP address or socket do what attacks.py lists."""
 
 import json
-import os
+import statistics
 import subprocess
 import sys
 import threading
@@ -22,13 +18,14 @@ KEPT = 0.5
 # What strangers' connections may take beside the arena: half of what docs/deployment.md
 # states for the program and its connections.
 MOST_MIB = 256
-# Blocks that the rank gets during each attack.
+# Until an address answers after an attack.
+ANSWERS_S = 5
 BLOCKS = 20
-WINDOW_S = 2.0
+WINDOW_S = 0.7
+ROUNDS, MOST_ROUNDS = 1, 9
 CONFIG = tools.CONFIG.replace(
     'listen: ["127.0.0.1:0"]', 'listen: ["127.0.0.1:0"], http: "127.0.0.1:0", memory: 64MiB'
 )
-RATES = os.environ.get("BALLAST_RATES") == "1"
 
 
 class Puller:
@@ -92,42 +89,58 @@ class AttackTest(tools.ToolTest):
         cls.puller.advance(BLOCKS)
         cls.peace_mib = tools.resources(cls.target.process)["mib"]
 
-    def attack(self, kind, address):
-        """The share of its rate that the rank keeps."""
-        blocks = BLOCKS
-        before = self.puller.advance(blocks)
-        if RATES:
-            blocks = max(blocks, int(blocks / before * WINDOW_S))
-            before = self.puller.advance(blocks)
+    def rate(self):
+        """Blocks a second that the rank gets, over at least WINDOW_S."""
+        blocks = seconds = 0
+        while seconds < WINDOW_S:
+            seconds += self.puller.advance(BLOCKS)
+            blocks += BLOCKS
+        return blocks / seconds
+
+    def attacked(self, kind, address):
+        """Its rate during an attack; afterwards, seconds until the address answers."""
+        # Strangers have processors of their own.
         attacker = subprocess.Popen(
-            [sys.executable, attacks.__file__, kind, address, str(tools.TIMEOUT_S)],
+            ["nice", "-n", "19", sys.executable, attacks.__file__, kind, address,
+             str(tools.TIMEOUT_S)],
             stdout=subprocess.PIPE,
-        )
+        )  # fmt: skip
         try:
             self.assertEqual(attacker.stdout.readline(), b"begun\n")
-            during = self.puller.advance(blocks)
+            during = self.rate()
             memory = tools.resources(self.target.process)["mib"]
         finally:
             attacker.kill()
             attacker.wait(tools.TIMEOUT_S)
             attacker.stdout.close()
-        after = self.puller.advance(blocks)
-        share = max(before, after) / during
-        print(f"{kind:20} {address[:9]:9} {blocks / before:7.1f} {blocks / during:7.1f} "
-              f"{blocks / after:7.1f} blocks/s, {share:5.2f}, {memory:5.0f} MiB", flush=True)  # fmt: skip
-        self.assertIsNone(self.target.process.poll(), "the server ended")
-        self.assertLess(memory, self.peace_mib + MOST_MIB)
-        return share
+        ended = time.monotonic()
+        self.ok("ballastctl", "--server", address, "status", "--interval", 0)
+        return during, memory, time.monotonic() - ended
+
+    def attack(self, kind, address):
+        """Alternates peace and attack, until most rounds agree or enough were tried: this
+        machine may do other things."""
+        shares = []
+        before = self.rate()
+        while len(shares) < MOST_ROUNDS:
+            during, memory, seconds = self.attacked(kind, address)
+            after = self.rate()
+            shares.append(2 * during / (before + after))
+            print(f"{kind:20} {address[:9]:9} {before:7.1f} {during:7.1f} {after:7.1f} blocks/s, "
+                  f"{shares[-1]:5.2f}, {memory:5.0f} MiB, answers after {seconds:4.1f} s", flush=True)  # fmt: skip
+            self.assertIsNone(self.target.process.poll(), "the server ended")
+            self.assertLess(memory, self.peace_mib + MOST_MIB)
+            self.assertLess(seconds, ANSWERS_S)
+            if len(shares) >= ROUNDS and statistics.median(shares) >= KEPT:
+                break
+            before = after
+        self.assertGreaterEqual(statistics.median(shares), KEPT)
 
     def test_a_rank_goes_on(self):
         for kind in attacks.KINDS:
             for address in (self.tcp, self.socket):
                 with self.subTest(kind=kind, address=address):
-                    share = self.attack(kind, address)
-                    if RATES:
-                        self.assertGreaterEqual(share, KEPT)
-        # The address still takes connections, and the page answers.
-        self.ok("ballastctl", "--server", self.tcp, "status", "--interval", 0)
+                    self.attack(kind, address)
         with urllib.request.urlopen(self.page + "/metrics", timeout=tools.TIMEOUT_S) as metrics:
             self.assertIn(b"ballast_", metrics.read())
 

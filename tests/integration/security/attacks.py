@@ -185,7 +185,8 @@ class Attacker:
         if context is not None:
             self.socket = context.wrap_socket(self.socket)
         self.socket.setblocking(False)
-        self.pieces, self.reads, self.left = sends(), reads, b""
+        self.pieces, self.reads = sends(), reads
+        self.left = next(self.pieces, b"")
 
     def act(self):
         """Sends and reads what can be; False once it is closed."""
@@ -198,10 +199,10 @@ class Attacker:
         except OSError:
             return False
         try:
-            if not self.left:
-                self.left = next(self.pieces, b"")
             if self.left:
                 self.left = self.left[self.socket.send(self.left) :]
+            if not self.left:
+                self.left = next(self.pieces, b"")
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
         except OSError:
@@ -224,9 +225,9 @@ def main():
         while time.monotonic() < end and opened < 100_000:
             try:
                 connect(address).close()
+                opened += 1
             except OSError:
-                time.sleep(0.01)
-            opened += 1
+                pass
         print(f"{opened} connections")
         return
     attackers, lost, begun = [], 0, False
@@ -245,16 +246,19 @@ def main():
         if not begun:
             print("begun", flush=True)
             begun = True
-        busy = False
-        for key, events in waits.select(0.05):
+        for key, _ in waits.select(
+            0.05 if len(attackers) < count else max(end - time.monotonic(), 0)
+        ):
             one = key.data
-            busy = busy or bool(one.left) or events & selectors.EVENT_READ
             if not one.act():
                 waits.unregister(one.socket)
                 one.socket.close()
                 attackers.remove(one)
-        if not busy:
-            time.sleep(0.002)  # a socket with room and nothing to send
+            elif not one.left:  # nothing to send
+                if one.reads:
+                    waits.modify(one.socket, selectors.EVENT_READ, one)
+                else:
+                    waits.unregister(one.socket)
     print(f"{opened} connections, {lost} refused, {len(attackers)} open at the end")
 
 

@@ -1,6 +1,7 @@
 #include "server/serve/relay/frame_meter.h"
 
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -120,6 +121,22 @@ TEST(FrameMeterTest, OfOtherProtocolsTheFirstBytesGoOn) {
   const std::string hello = "\x16\x03\x01" + std::string(100'000, 'x');
   EXPECT_LE(TakeAll(&meter, hello, 1000).size(), sizeof(kPreface) - 1);
   EXPECT_FALSE(meter.has_spoken());
+}
+
+// Of a connection's 100th open call the work is ten times that of its first.
+TEST(FrameMeterTest, CallsThatStayOpenMakeFurtherOnesDearer) {
+  FrameMeter meter;
+  std::string on = kPreface;
+  ASSERT_TRUE(meter.Take(kPreface, &on).ok());
+  std::vector<absl::Duration> work;
+  for (int call = 0; call < 101; ++call) {
+    std::string frame = Frame(kHeaders, "h", kEnd);
+    frame[7] = static_cast<char>((2 * call + 1) >> 8);
+    frame[8] = static_cast<char>(2 * call + 1);
+    work.push_back(*meter.Take(frame, &on));
+  }
+  EXPECT_GT(work[100], 10 * work[0]);
+  EXPECT_LT(work[4], 2 * work[0]);
 }
 
 // A stream ends by either side's RST_STREAM, or by END_STREAM of the server.

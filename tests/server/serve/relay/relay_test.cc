@@ -20,6 +20,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/serve/relay/relayed_peer.h"
 
 namespace ballast {
 namespace {
@@ -161,10 +162,10 @@ TEST_F(RelayTest, GrpcCanNameThePeer) {
   getsockname(client.get(), reinterpret_cast<sockaddr*>(&own), &own_bytes);
   const std::string text(name.sun_path + 1,
                          bytes - offsetof(sockaddr_un, sun_path) - 1);
-  EXPECT_EQ(RelayedPeer(absl::StrCat("unix-abstract:", text)),
+  EXPECT_EQ(RelayedPeerName(absl::StrCat("unix-abstract:", text)),
             absl::StrCat("ipv4:127.0.0.1:", ntohs(own.sin_port)));
-  EXPECT_EQ(RelayedPeer("ipv4:1.2.3.4:5"), "ipv4:1.2.3.4:5");
-  EXPECT_EQ(RelayedPeer("unix-abstract:other"), "unix-abstract:other");
+  EXPECT_EQ(RelayedPeerName("ipv4:1.2.3.4:5"), "ipv4:1.2.3.4:5");
+  EXPECT_EQ(RelayedPeerName("unix-abstract:other"), "unix-abstract:other");
 }
 
 // gRPC 1.51 never accepts again after a moment without descriptors.
@@ -193,12 +194,12 @@ TEST_F(RelayTest, AcceptsAgainAfterAMomentWithoutDescriptors) {
   uint32_t port = 0;
   ASSERT_TRUE(absl::SimpleAtoi(address_.substr(address_.find(':') + 1), &port));
   to.sin_port = htons(static_cast<uint16_t>(port));
-  const uint64_t accepted = relay_->figures().accepted;
+  const uint64_t accepted = places_->accepted.value();
   for (const OwnedFd& client : clients) {
     EXPECT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&to),
                       sizeof(to)), 0);
   }
-  EXPECT_EQ(relay_->figures().accepted, accepted);
+  EXPECT_EQ(places_->accepted.value(), accepted);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   fill.clear();
   ExpectServes();
@@ -213,7 +214,7 @@ TEST_F(RelayTest, OpensASocketThatFailedAgain) {
   // Every accept now fails, as after any fault of the socket.
   ASSERT_EQ(shutdown(listening_, SHUT_RDWR), 0);
   ExpectServes();
-  EXPECT_GE(relay_->figures().reopened, 1u);
+  EXPECT_GE(places_->reopened.value(), 1u);
 }
 
 TEST_F(RelayTest, SilentConnectionsGiveWay) {
@@ -242,7 +243,7 @@ TEST_F(RelayTest, AnEndlessHeaderClosesTheConnection) {
   }
   // Nothing of it has come.
   EXPECT_EQ(Receive(end, 1 << 20), kPreface + kSettingsFrame);
-  EXPECT_EQ(relay_->figures().expelled, 1u);
+  EXPECT_EQ(places_->expelled.value(), 1u);
 }
 
 TEST_F(RelayTest, AUnixSocketsFileGoesWithIt) {
@@ -254,11 +255,19 @@ TEST_F(RelayTest, AUnixSocketsFileGoesWithIt) {
   EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
 
+// Half of the descriptors, three for a connection.
+TEST(ConnectionPlacesTest, FollowFromDescriptors) {
+  EXPECT_EQ(ConnectionPlaces::OfDescriptors(1024), 170u);
+  EXPECT_EQ(ConnectionPlaces::OfDescriptors(3072), 512u);
+  EXPECT_EQ(ConnectionPlaces::OfDescriptors(1 << 20), 16'384u);
+  EXPECT_EQ(ConnectionPlaces::OfDescriptors(0), 16u);
+}
+
 TEST(ConnectionPlacesTest, BoundsPeersAndTcp) {
   ConnectionPlaces places(16);
   std::vector<std::shared_ptr<void>> held;
   const auto take = [&](const std::string& peer, bool is_unix) {
-    auto place = places.Take(peer, is_unix);
+    auto place = places.Take(peer, is_unix, absl::UnixEpoch());
     if (place.ok()) held.push_back(*std::move(place));
     return place.status();
   };
@@ -271,6 +280,9 @@ TEST(ConnectionPlacesTest, BoundsPeersAndTcp) {
   EXPECT_THAT(std::string(take("v", true).message()),
               StartsWith("16 connections are open"));
   EXPECT_EQ(places.open(), 16u);
+  EXPECT_EQ(places.refused.value(), 3u);
+  EXPECT_THAT(places.RefusedSince(absl::UnixEpoch()), HasSubstr("ulimit -Hn"));
+  EXPECT_EQ(places.RefusedSince(absl::UnixEpoch() + absl::Seconds(1)), "");
   held.erase(held.begin());
   EXPECT_TRUE(take("v", true).ok());
 }

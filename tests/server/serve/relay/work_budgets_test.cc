@@ -27,6 +27,15 @@ TEST(WorkBudgetsTest, APeerGetsItsRateAndItsBurst) {
             absl::ZeroDuration());
 }
 
+TEST(WorkBudgetsTest, WorkThatWasNotDoneIsGivenBack) {
+  WorkBudgets budgets(0.25, absl::Seconds(1));
+  budgets.Spend("a", absl::Seconds(3), kStart);
+  budgets.GiveBack("a", absl::Seconds(2));
+  budgets.GiveBack("nobody", absl::Seconds(2));
+  EXPECT_EQ(budgets.Spend("a", absl::Milliseconds(100), kStart),
+            absl::Milliseconds(400));
+}
+
 TEST(WorkBudgetsTest, ManyPeersAreForgotten) {
   WorkBudgets budgets(1, absl::Seconds(1));
   EXPECT_EQ(budgets.Spend("debtor", absl::Seconds(11), kStart),
