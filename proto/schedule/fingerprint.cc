@@ -242,6 +242,12 @@ absl::Status CheckSameData(const v1::Fingerprint& checkpoint,
       absl::StrCat("the checkpoint was made with other data: data fingerprint ",
                    DataHashBefore(checkpoint, next_step), " differs from ",
                    DataHashBefore(server, next_step), " of ", server_name);
+  if (checkpoint.entries_size() == 0) {
+    absl::StrAppend(&text,
+                    "; a hash has no keys: `ballastctl health --config` with "
+                    "the checkpoint's configuration names the first one that "
+                    "differs");
+  }
   if (checkpoint.entries_size() > 0 && server.entries_size() > 0) {
     if (const auto found =
             FirstDifference(DataEntries(checkpoint, split, next_step),

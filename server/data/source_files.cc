@@ -52,8 +52,8 @@ absl::string_view PatternFolder(absl::string_view pattern) {
   return slash == fixed.npos ? absl::string_view() : fixed.substr(0, slash + 1);
 }
 
-// The last two parts of a path: the same of a copy, and of the path as seen from
-// another folder.
+// The last two parts of a path: the same of a copy, and of the path as seen
+// from another folder.
 absl::string_view LastTwoParts(absl::string_view path) {
   const size_t last = path.rfind('/');
   if (last == path.npos || last == 0) return path;
@@ -83,7 +83,8 @@ IndexName GetIndexName(const v1::Source& source, absl::string_view directory) {
   IndexName name;
   name.before = ResolvePath(directory, source.index());
   const size_t slash = name.before.rfind('/');
-  const size_t star = name.before.find('*', slash == name.before.npos ? 0 : slash);
+  const size_t star =
+      name.before.find('*', slash == name.before.npos ? 0 : slash);
   if (star == name.before.npos) return name;
   name.is_pattern = true;
   name.after = name.before.substr(star + 1);
@@ -381,8 +382,9 @@ std::string OldIndexPath(const v1::Source& source, absl::string_view directory,
 absl::StatusOr<std::shared_ptr<const IndexFile>> OpenFreshIndex(
     const v1::Source& source, absl::string_view directory, const IndexKey& key,
     EncodedRule rule) {
-  BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const IndexFile> index,
-                           IndexFile::Open(IndexPath(source, directory, key), rule));
+  BALLAST_ASSIGN_OR_RETURN(
+      std::shared_ptr<const IndexFile> index,
+      IndexFile::Open(IndexPath(source, directory, key), rule));
   BALLAST_RETURN_IF_ERROR(CheckFresh(*index, source, directory, key));
   return index;
 }

@@ -343,9 +343,10 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                       " (see batch.on_too_long)")),
                   kTooLong);
   }
-  return TextLengths{measured.text_tokens, measured.label_tokens,
-                     /*skip=*/false, measured.limited,
-                     measured.first_text_tokens, measured.unlearnt};
+  return TextLengths{
+      measured.text_tokens, measured.label_tokens,
+      /*skip=*/false,       measured.limited,      measured.first_text_tokens,
+      measured.unlearnt};
 }
 
 // Returns whether lengths measured under other bounds also hold under `text`.
@@ -502,8 +503,8 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
                      options);
     }
     const std::string path = IndexPath(source, config.directory, key);
-    const auto old = IndexFile::OpenToReuse(
-        OldIndexPath(source, config.directory, key));
+    const auto old =
+        IndexFile::OpenToReuse(OldIndexPath(source, config.directory, key));
     const bool has_hashes = old.ok() && (*old)->is_hashed();
     if (opened.ok() && found.ok() && options.hash && !has_hashes) {
       found = absl::FailedPreconditionError(

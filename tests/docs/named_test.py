@@ -1,9 +1,11 @@
-"""Every key of the configuration, every command and every flag stands in a page.
+"""Every key of the configuration, every command and every flag stands in a page; every test
+that docs/faults.md names is one, and every message that a page quotes stands in the source.
 
-docs/reference is generated and lists them all; a page says what they are for.
+docs/reference is generated and lists keys and flags; a page says what they are for.
 """
 
 import glob
+import os
 import re
 import unittest
 
@@ -27,6 +29,44 @@ def written():
         code += re.findall(r"`([^`\n]+)`", BLOCK.sub("", text))
         code += re.findall(r"(?m)^    (.+)$", text)
     return "\n".join(code)
+
+
+# The checkout: Bazel's files are links into it.
+ROOT = os.path.dirname(os.path.realpath("CONTRIBUTING.md"))
+# Of messages that docs/troubleshooting.md quotes, what other programs say, and what is put
+# together of more than one literal.
+OTHERS = (
+    "SIGTERM while draining",
+    "cannot look at",
+    "no schedule of step",
+    "this build cannot read s",
+    "wanted a loopback address and",
+    "No such file or directory",
+    "version `GLIBC_",
+    "version `GLIBCXX_",
+    "error while loading shared libraries",
+    "Illegal instruction",
+)
+
+
+def sources(*folders):
+    """Each source of these folders, its string literals joined as a compiler does."""
+    for folder in folders:
+        for at, _, names in os.walk(os.path.join(ROOT, folder)):
+            for name in names:
+                if name.endswith((".cc", ".h", ".py", ".sh", ".cu", ".proto", ".bzl")):
+                    yield name, re.sub(r'"\s*\n\s*"', "", read(os.path.join(at, name)))
+
+
+def messages():
+    """The parts of the messages of docs/troubleshooting.md that do not vary."""
+    for line in read("docs/troubleshooting.md").splitlines():
+        if not line.startswith("| `"):
+            continue
+        for _, quoted in re.findall(r"(`+) ?(.+?) ?\1(?!`)", line[2:].split(" | ")[0]):
+            for part_of in re.split(r"[…;:,]|\b(?:FILE|LINE|KEY|N)\b|\d+", quoted):
+                if len(part_of.strip(" .")) >= 8:
+                    yield part_of.strip(" .")
 
 
 def keys():
@@ -75,6 +115,31 @@ class NamedTest(unittest.TestCase):
         lacking = [c for c in commands if c.partition(" ")[0] == "inspect" and self.lacking([c])]
         lacking += [c for c in commands if self.lacking([c.rpartition(" ")[2]])]
         self.assertEqual(lacking, [])
+
+    def test_every_test_of_the_faults(self):
+        tests = list(sources("tests"))
+        names = {name.rpartition(".")[0] for name, _ in tests} | set(re.findall(
+            r'name = "(\w+)"',
+            "".join(read(path) for path in glob.glob(ROOT + "/tests/**/BUILD.bazel", recursive=True)),
+        ))  # fmt: skip
+        text, cases = "".join(code for _, code in tests), []
+        named = re.findall(r"`(\w+_test)`(?: \(([^)]*)\))?", read("docs/faults.md"))
+        self.assertGreater(len(named), 300)
+        for name, listed in named:
+            self.assertIn(name, names)
+            cases += [c for c in re.split(r",\s*", listed) if re.fullmatch(r"\w+(\.\w+)?", c)]
+        self.assertEqual([c for c in cases if c.rpartition(".")[2] not in text], [])
+
+    def test_every_quoted_message(self):
+        text = "".join(
+            code
+            for _, code in sources(
+                "server", "client", "common", "proto", "trainer_shim", "deploy", "bazel"
+            )
+        ).replace('\\"', '"')
+        found = set(messages()) - set(OTHERS)
+        self.assertGreater(len(found), 100)
+        self.assertEqual(sorted(m for m in found if m not in text), [])
 
 
 if __name__ == "__main__":

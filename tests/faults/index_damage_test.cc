@@ -45,7 +45,8 @@ class IndexDamageTest : public ::testing::Test {
     }
     lines.close();
     TestJob job;
-    job.sources = "{name: text, format: jsonl, path: text.jsonl, index: text.index}";
+    job.sources =
+        "{name: text, format: jsonl, path: text.jsonl, index: text.index}";
     job.model = "profile: qwen2_5_vl";
     job.batch = "global: 4, micro: 4";
     job.modules = "language: {dp: 2}";

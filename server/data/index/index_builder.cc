@@ -34,8 +34,8 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
                        const IndexOptions* options)
     : options_(options) {
   if (!options->reuse) return;
-  auto index = IndexFile::OpenToReuse(
-      OldIndexPath(source, directory, options->key));
+  auto index =
+      IndexFile::OpenToReuse(OldIndexPath(source, directory, options->key));
   if (!index.ok()) return;
   digests_ =
       GetDigests(source, directory, options->key, (*index)->has_videos());

@@ -300,12 +300,13 @@ absl::StatusOr<ShardScanReport> ScanShard(const v1::Source& source,
   std::map<uint64_t, FileScan> recorded;
   BALLAST_ASSIGN_OR_RETURN(
       Journal journal,
-      Journal::Open(
-          JournalPath(IndexPath(source, directory, options.key), kScanJournal, shard),
-          GetKey(source, directory, options, files, shard),
-          TakeScans(files.size(), [&](NumberedScan found) {
-            recorded.insert_or_assign(found.file, std::move(found.scan));
-          })));
+      Journal::Open(JournalPath(IndexPath(source, directory, options.key),
+                                kScanJournal, shard),
+                    GetKey(source, directory, options, files, shard),
+                    TakeScans(files.size(), [&](NumberedScan found) {
+                      recorded.insert_or_assign(found.file,
+                                                std::move(found.scan));
+                    })));
   ShardScanReport report;
   report.files = range.end - range.begin;
   BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> now,

@@ -279,8 +279,8 @@ Problems ServerState::FindProblems(
     add("shared_memory", "serve.arena",
         "there is none, so all blocks go over streams; the log of the "
         "server's start says why (docs/operations.md, \"Shared memory\")")
-        ->set_seconds(absl::ToDoubleSeconds(absl::FromChrono(
-            std::chrono::steady_clock::now() - start_)));
+        ->set_seconds(absl::ToDoubleSeconds(
+            absl::FromChrono(std::chrono::steady_clock::now() - start_)));
     return Sorted(std::move(problems));
   }
   const auto streams = std::count_if(

@@ -170,8 +170,7 @@ class ServerState {
  private:
   void AddBadData(v1::GetStatusResponse* status) const;
   // The conditions that need a person, as GetStatusResponse.problems.
-  Problems FindProblems(
-      const std::vector<ClientBoard::Client>& clients) const;
+  Problems FindProblems(const std::vector<ClientBoard::Client>& clients) const;
   void AddStorage(v1::GetStatusResponse* status) const;
   void AddVideos(v1::GetStatusResponse* status) const;
 

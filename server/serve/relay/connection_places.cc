@@ -28,7 +28,8 @@ absl::StatusOr<std::shared_ptr<void>> ConnectionPlaces::Take(
   if (!why.empty()) {
     if (of_peer == 0) counts_->by_peer.erase(peer);
     counts_->refusal = absl::StrCat(
-        why, ". If these are ranks, start the server with more descriptors, "
+        why,
+        ". If these are ranks, start the server with more descriptors, "
         "six for a connection (ulimit -Hn, LimitNOFILE, --ulimit nofile)");
     counts_->refused_at = now;
     refused.Add();
@@ -37,14 +38,15 @@ absl::StatusOr<std::shared_ptr<void>> ConnectionPlaces::Take(
   ++of_peer;
   ++counts_->open;
   if (!is_unix) ++counts_->tcp;
-  return std::shared_ptr<void>(nullptr, [counts = counts_, peer,
-                                         is_unix](void*) {
-    MutexLock lock(&counts->mutex);
-    --counts->open;
-    if (!is_unix) --counts->tcp;
-    const auto found = counts->by_peer.find(peer);
-    if (--found->second == 0) counts->by_peer.erase(found);
-  });
+  return std::shared_ptr<void>(nullptr,
+                               [counts = counts_, peer, is_unix](void*) {
+                                 MutexLock lock(&counts->mutex);
+                                 --counts->open;
+                                 if (!is_unix) --counts->tcp;
+                                 const auto found = counts->by_peer.find(peer);
+                                 if (--found->second == 0)
+                                   counts->by_peer.erase(found);
+                               });
 }
 
 size_t ConnectionPlaces::open() const {

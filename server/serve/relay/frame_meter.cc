@@ -29,8 +29,8 @@ constexpr uint8_t kAck = 0x1;
 constexpr uint8_t kEndHeaders = 0x4;
 
 // Work of gRPC 1.51 for a frame (decision 117). HEADERS begin a call, which
-// takes 20 to 40 KiB until it is done. After RST_STREAM nobody says when that is,
-// so it costs the most. SETTINGS and PING are answered.
+// takes 20 to 40 KiB until it is done. After RST_STREAM nobody says when that
+// is, so it costs the most. SETTINGS and PING are answered.
 absl::Duration WorkOf(uint8_t type) {
   switch (type) {
     case kHeaders:
@@ -61,9 +61,10 @@ FrameHeader ReadHeader(absl::string_view bytes) {
   const auto byte = [bytes](size_t i) -> uint32_t {
     return static_cast<unsigned char>(bytes[i]);
   };
-  return {byte(0) << 16 | byte(1) << 8 | byte(2),
-          static_cast<uint8_t>(byte(3)), static_cast<uint8_t>(byte(4)),
-          (byte(5) << 24 | byte(6) << 16 | byte(7) << 8 | byte(8)) & 0x7FFFFFFF};
+  return {
+      byte(0) << 16 | byte(1) << 8 | byte(2), static_cast<uint8_t>(byte(3)),
+      static_cast<uint8_t>(byte(4)),
+      (byte(5) << 24 | byte(6) << 16 | byte(7) << 8 | byte(8)) & 0x7FFFFFFF};
 }
 
 bool IsAnswered(uint8_t type) { return type == kSettings || type == kPing; }
@@ -118,12 +119,11 @@ absl::Status FrameMeter::BeginFrame(absl::Duration* work) {
   has_header_ = true;
   left_ = length;
   is_data_ = type == kData;
-  ends_block_ = (type != kHeaders && type != kContinuation) ||
-                (flags & kEndHeaders) != 0;
+  ends_block_ =
+      (type != kHeaders && type != kContinuation) || (flags & kEndHeaders) != 0;
   if (!is_data_ && held_.size() + length > kMaxHeldBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a header block or frame of more than ", kMaxHeldBytes,
-                     " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a header block or frame of more than ", kMaxHeldBytes, " bytes"));
   }
   return absl::OkStatus();
 }

@@ -83,8 +83,9 @@ struct Relay::Core {
     Use(&listens.sockets);
     probe = ConnectTo(listens);
     Probe();
-    return AddThreads(absl::StrCat("accept connections at ", listens.address),
-                      kThreads, [this](size_t) { io.run(); }, &threads);
+    return AddThreads(
+        absl::StrCat("accept connections at ", listens.address), kThreads,
+        [this](size_t) { io.run(); }, &threads);
   }
 
   void StopAccepting();
@@ -265,8 +266,8 @@ void Relay::Core::Probe() {
     if (error || stopping || is_lost || listens.address.empty()) return;
     // Any connection shows that the address is served. Without one of our own
     // so far, something keeps the server from its own address.
-    const bool answers = accepted != accepted_at_probe ||
-                         absl::IsUnavailable(probe.status());
+    const bool answers =
+        accepted != accepted_at_probe || absl::IsUnavailable(probe.status());
     missed_probes = answers || !probe_came ? 0 : missed_probes + 1;
     accepted_at_probe = accepted;
     probe = ConnectTo(listens);

@@ -19,9 +19,9 @@ namespace ballast {
 // the first half, or a process at a Unix socket. gRPC gets one end of a pair of
 // Unix sockets for each connection, once the client's first bytes are there.
 //
-// What is bounded: connections (ConnectionPlaces); those that have sent no whole
-// frame, of which the oldest gives way; the time until then, 20 s; bytes that
-// are held back (FrameMeter); the work that frames, TLS handshakes and new
+// What is bounded: connections (ConnectionPlaces); those that have sent no
+// whole frame, of which the oldest gives way; the time until then, 20 s; bytes
+// that are held back (FrameMeter); the work that frames, TLS handshakes and new
 // connections of a peer mean (WorkBudgets): a peer that sends more is read more
 // slowly; calls of a peer (OpenCalls): beyond them it is not read until some
 // have ended, and closed after 20 s. With a client_ca, bytes are metered only

@@ -142,11 +142,10 @@ class Connection : public RelayedConnection,
     if (closed_ || finishing_) return;
     reading_ = true;
     up_.resize(read_bytes_);
-    stream_.async_read_some(
-        net::buffer(up_),
-        [self = this->shared_from_this()](Error error, size_t bytes) {
-          self->OnUp(error, bytes);
-        });
+    stream_.async_read_some(net::buffer(up_), [self = this->shared_from_this()](
+                                                  Error error, size_t bytes) {
+      self->OnUp(error, bytes);
+    });
   }
 
   void OnUp(const Error& error, size_t bytes) {
@@ -175,22 +174,24 @@ class Connection : public RelayedConnection,
     };
     if (up_.empty()) return next();
     if (!inner_.is_open() && !Open()) return Close();
-    net::async_write(inner_, net::buffer(up_),
-                     [self = this->shared_from_this(), next](Error error,
-                                                             size_t) {
-                       // gRPC has closed its end; ReadDown closes ours.
-                       if (!error) next();
-                     });
+    net::async_write(
+        inner_, net::buffer(up_),
+        [self = this->shared_from_this(), next](Error error, size_t) {
+          // gRPC has closed its end; ReadDown closes ours.
+          if (!error) next();
+        });
   }
 
   void CountCalls() {
-    settings_.calls->Change(settings_.peer.key, counted_calls_, meter_.open_calls());
+    settings_.calls->Change(settings_.peer.key, counted_calls_,
+                            meter_.open_calls());
     counted_calls_ = meter_.open_calls();
   }
 
   // Reads once the peer may begin calls, which is looked at so many times.
   void ReadWithRoom(int looks) {
-    if (closed_ || !settings_.is_metered || settings_.calls->HasRoom(settings_.peer.key)) {
+    if (closed_ || !settings_.is_metered ||
+        settings_.calls->HasRoom(settings_.peer.key)) {
       return ReadUp();
     }
     if (looks == 0) return Expel("has too many open calls");
@@ -200,9 +201,8 @@ class Connection : public RelayedConnection,
   }
 
   bool Open() {
-    absl::StatusOr<std::pair<OwnedFd, OwnedFd>> pair = 
-        MakeRelayedPair(settings_.name_prefix, settings_.number,
-                        settings_.peer);
+    absl::StatusOr<std::pair<OwnedFd, OwnedFd>> pair = MakeRelayedPair(
+        settings_.name_prefix, settings_.number, settings_.peer);
     if (!pair.ok()) return false;
     Error error;
     inner_.assign(net::local::stream_protocol(), pair->first.get(), error);
@@ -271,17 +271,17 @@ class Connection : public RelayedConnection,
 
   void Drain() {
     down_.resize(kReadBytes);
-    Tcp().async_read_some(
-        net::buffer(down_),
-        [self = this->shared_from_this()](Error error, size_t) {
-          if (error) return self->Close();
-          self->Drain();
-        });
+    Tcp().async_read_some(net::buffer(down_), [self = this->shared_from_this()](
+                                                  Error error, size_t) {
+      if (error) return self->Close();
+      self->Drain();
+    });
   }
 
   void Close() {
     if (std::exchange(closed_, true)) return;
-    if (!has_begun_) settings_.budgets->GiveBack(settings_.peer.key, kBeginWork);
+    if (!has_begun_)
+      settings_.budgets->GiveBack(settings_.peer.key, kBeginWork);
     Error ignored;
     inner_.close(ignored);
     Tcp().close(ignored);

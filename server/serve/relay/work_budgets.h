@@ -44,9 +44,8 @@ class WorkBudgets {
   // Forgets peers that have spent next to nothing of late.
   void Forget(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const absl::Time settled = now + burst_ / rate_ / 100;
-    std::erase_if(spent_, [settled](const auto& peer) {
-      return peer.second <= settled;
-    });
+    std::erase_if(
+        spent_, [settled](const auto& peer) { return peer.second <= settled; });
     forget_at_ = std::max(kManyPeers, 2 * spent_.size());
   }
 

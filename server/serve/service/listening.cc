@@ -137,7 +137,8 @@ absl::StatusOr<CallServer> StartCallServer(
   grpc::ServerBuilder builder;
   SetCallLimits(&builder);
   CallServer started;
-  using External = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  using External =
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   started.acceptor = builder.experimental().AddExternalConnectionAcceptor(
       External::FROM_FD, security.Credentials());
   for (grpc::Service* const service : services) {
@@ -150,8 +151,8 @@ absl::StatusOr<CallServer> StartCallServer(
   Relay::Settings settings;
   settings.tls = security.tls();
   settings.places = std::move(places);
-  settings.budgets = std::make_shared<WorkBudgets>(Cores() * kPeersShare,
-                                                   kPeersBurst);
+  settings.budgets =
+      std::make_shared<WorkBudgets>(Cores() * kPeersShare, kPeersBurst);
   settings.calls = std::make_shared<OpenCalls>(kMaxCallsPerPeer);
   settings.pass = [acceptor = started.acceptor.get()](OwnedFd end) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters

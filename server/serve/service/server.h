@@ -112,14 +112,12 @@ struct ServerRevisions {
 };
 
 // Makes all but `ahead_fetcher` and `balance` for a job that serves `ranks`
-// ranks here, with the given instruments, which may be null: new ones. `job` and
-// `revisions` must outlive the parts. Errors: as
-// Loader::Create, StallWatchdog::Start and RevisionKeeper::Open.
-absl::StatusOr<ServerParts> MakeServerParts(const OpenedJob& job,
-                                            uint32_t ranks,
-                                            const ServerRevisions& revisions,
-                                            std::unique_ptr<BuildInstruments>
-                                                build = nullptr);
+// ranks here, with the given instruments, which may be null: new ones. `job`
+// and `revisions` must outlive the parts. Errors: as Loader::Create,
+// StallWatchdog::Start and RevisionKeeper::Open.
+absl::StatusOr<ServerParts> MakeServerParts(
+    const OpenedJob& job, uint32_t ranks, const ServerRevisions& revisions,
+    std::unique_ptr<BuildInstruments> build = nullptr);
 
 // A loader server: LoaderService, ScheduleService, OrderService and
 // MetricsService over gRPC, with health checking (SERVING from Start to Drain,

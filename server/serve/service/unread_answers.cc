@@ -20,8 +20,7 @@ absl::StatusOr<std::shared_ptr<void>> UnreadAnswers::Take(
   bytes *= 2;
   MutexLock lock(&counts_->mutex);
   const auto found = counts_->by_client.find(client);
-  const uint64_t held =
-      found == counts_->by_client.end() ? 0 : found->second;
+  const uint64_t held = found == counts_->by_client.end() ? 0 : found->second;
   if (held > 0 && (held + bytes > bounds_.bytes_a_client ||
                    counts_->bytes + bytes > bounds_.bytes)) {
     return absl::ResourceExhaustedError(absl::StrCat(

@@ -512,8 +512,8 @@ TEST_F(IndexBuilderTest, AnIndexIsNamedByItsSourceAndModel) {
   std::filesystem::create_directories(data);
   WriteTar(data + "/docs-0.tar", {{"a.txt", "x"}});
   WriteTar(data + "/docs-1.tar", {{"a.txt", "y"}});
-  v1::Source source = MakeSource(v1::Source::FORMAT_WEBDATASET,
-                                 data + "/docs-{0,1}.tar");
+  v1::Source source =
+      MakeSource(v1::Source::FORMAT_WEBDATASET, data + "/docs-{0,1}.tar");
   // By an earlier version.
   source.set_index(folder_ + "/index/docs.index");
   Build(source);

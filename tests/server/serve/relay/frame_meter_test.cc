@@ -80,7 +80,8 @@ TEST(FrameMeterTest, AnEndlessHeaderBlockIsRefused) {
   for (const size_t bytes : {0, 1, 1000, 16384}) {
     FrameMeter meter;
     std::string on;
-    ASSERT_TRUE(meter.Take(absl::StrCat(kPreface, Frame(kHeaders, "")), &on).ok());
+    ASSERT_TRUE(
+        meter.Take(absl::StrCat(kPreface, Frame(kHeaders, "")), &on).ok());
     absl::Status status;
     size_t taken = 0;
     while (status.ok() && taken < 10 * FrameMeter::kMaxHeldBytes) {
@@ -99,7 +100,8 @@ TEST(FrameMeterTest, AFrameWithinAHeaderBlockIsRefused) {
   absl::Status status;
   TakeAll(&meter, absl::StrCat(kPreface, Frame(kHeaders, ""), Frame(kData, "")),
           100, &status);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("within a header block"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("within a header block"));
   FrameMeter other;
   TakeAll(&other, absl::StrCat(kPreface, Frame(kContinuation, "")), 100,
           &status);
@@ -109,13 +111,14 @@ TEST(FrameMeterTest, AFrameWithinAHeaderBlockIsRefused) {
 TEST(FrameMeterTest, ALargeFrameThatIsNotDataIsRefused) {
   FrameMeter meter;
   absl::Status status;
-  TakeAll(&meter, kPreface + Frame(kSettings, std::string(65537, 's')).substr(0, 9),
+  TakeAll(&meter,
+          kPreface + Frame(kSettings, std::string(65537, 's')).substr(0, 9),
           100, &status);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
 }
 
-// gRPC answers what is not HTTP/2: with its own first frames, so that the client
-// can tell that there is no TLS.
+// gRPC answers what is not HTTP/2: with its own first frames, so that the
+// client can tell that there is no TLS.
 TEST(FrameMeterTest, OfOtherProtocolsTheFirstBytesGoOn) {
   FrameMeter meter;
   const std::string hello = "\x16\x03\x01" + std::string(100'000, 'x');
@@ -154,11 +157,10 @@ TEST(FrameMeterTest, CountsOpenCalls) {
   sent += of(Frame(kHeaders, "t", kEnd), 9) + of(Frame(kReset, "1234"), 3);
   TakeAll(&meter, sent, 7);
   EXPECT_EQ(meter.open_calls(), 4u);
-  const std::string answers = of(Frame(kHeaders, "headers", kEnd), 1) +
-                              of(Frame(kData, "data"), 1) +
-                              of(Frame(kHeaders, "trailers", kEnd | 1), 1) +
-                              of(Frame(kReset, "1234"), 5) +
-                              of(Frame(kData, "", 1), 7);
+  const std::string answers =
+      of(Frame(kHeaders, "headers", kEnd), 1) + of(Frame(kData, "data"), 1) +
+      of(Frame(kHeaders, "trailers", kEnd | 1), 1) +
+      of(Frame(kReset, "1234"), 5) + of(Frame(kData, "", 1), 7);
   for (size_t i = 0; i < answers.size(); i += 5) {
     meter.Watch(absl::string_view(answers).substr(i, 5));
   }
@@ -177,10 +179,10 @@ TEST(FrameMeterTest, UnansweredFramesAreBounded) {
       if (i >= 63) meter.Watch(Frame(type, "12345678", kAck));
     }
     ASSERT_TRUE(meter.Take(Frame(type, "12345678"), &on).ok());
-    EXPECT_THAT(std::string(meter.Take(Frame(type, "12345678"), &on)
-                                .status()
-                                .message()),
-                HasSubstr("more than 64 SETTINGS and PING"));
+    EXPECT_THAT(
+        std::string(
+            meter.Take(Frame(type, "12345678"), &on).status().message()),
+        HasSubstr("more than 64 SETTINGS and PING"));
   }
 }
 
@@ -190,7 +192,8 @@ TEST(FrameMeterTest, EveryFrameMeansWork) {
   ASSERT_TRUE(meter.Take(kPreface, &on).ok());
   absl::Duration calls;
   for (int i = 0; i < 1000; ++i) {
-    calls += *meter.Take(Frame(kHeaders, "h", kEnd) + Frame(kReset, "1234"), &on);
+    calls +=
+        *meter.Take(Frame(kHeaders, "h", kEnd) + Frame(kReset, "1234"), &on);
   }
   EXPECT_GE(calls, absl::Milliseconds(50));
   absl::Duration pings;

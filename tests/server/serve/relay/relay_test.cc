@@ -80,8 +80,8 @@ std::string Receive(const OwnedFd& fd, size_t size) {
     pollfd ready = {fd.get(), POLLIN, 0};
     poll(&ready, 1, -1);
     char buffer[4096];
-    const ssize_t n = recv(fd.get(), buffer,
-                           std::min(sizeof(buffer), size - text.size()), 0);
+    const ssize_t n =
+        recv(fd.get(), buffer, std::min(sizeof(buffer), size - text.size()), 0);
     if (n <= 0) break;
     text.append(buffer, static_cast<size_t>(n));
   }
@@ -196,8 +196,8 @@ TEST_F(RelayTest, AcceptsAgainAfterAMomentWithoutDescriptors) {
   to.sin_port = htons(static_cast<uint16_t>(port));
   const uint64_t accepted = places_->accepted.value();
   for (const OwnedFd& client : clients) {
-    EXPECT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&to),
-                      sizeof(to)), 0);
+    EXPECT_EQ(
+        connect(client.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
   }
   EXPECT_EQ(places_->accepted.value(), accepted);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
