@@ -1,5 +1,6 @@
 #include "server/command/commands.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
@@ -80,10 +82,15 @@ absl::Status Init(InitOptions options) {
     }
   }
   for (const std::string& path : written) {
-    std::cout << "wrote " << path << ", for you to complete\n";
+    std::cout << "wrote " << path
+              << (absl::EndsWith(path, ".jsonl") ? "" : ", for you to complete")
+              << "\n";
   }
   std::cout << "wrote " << options.out << "; next:\n"
-            << (setup.files.empty()
+            << (std::none_of(setup.files.begin(), setup.files.end(),
+                             [](const OwnFile& file) {
+                               return absl::EndsWith(file.name, "_recipe.py");
+                             })
                     ? ""
                     : absl::StrCat("  ballast-server inspect recipe --config ",
                                    options.out, "\n"))

@@ -139,6 +139,7 @@ class SourceCheck {
     CheckOrder("images", images.min(), images.max());
     CheckOrder("images.pixels", images.pixels().min(), images.pixels().max());
     CheckParquet();
+    CheckForm();
   }
 
  private:
@@ -191,6 +192,18 @@ class SourceCheck {
     const absl::Status parsed = ParseStoreUrl(path).status();
     if (parsed.ok()) return;
     report_.AddFault(ChildKey(key_, name), std::string(parsed.message()));
+  }
+
+  void CheckForm() {
+    for (const char* other : {"recipe", "preset", "columns", "pairs"}) {
+      Refuse("form", other);
+    }
+    if (source_.format() == v1::Source::FORMAT_CSV && !IsSound("form") &&
+        !report_.IsFaulty(ChildKey(key_, "form")) && !IsSound("recipe")) {
+      report_.AddFault(ChildKey(key_, "format"),
+                       "found csv without form; wanted form, which says what "
+                       "its columns are, as {images: file, text: caption}");
+    }
   }
 
   void CheckParquet() {

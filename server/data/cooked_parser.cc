@@ -299,17 +299,7 @@ class CookedParser final : public RecordParser {
       recent_.Put(entry.text_check, kModules, *sample);
     }
     if (!sample.has_value()) return paths;
-    const auto add = [&](const CookedSample::Medium& medium) {
-      const auto* path = std::get_if<std::string>(&medium);
-      if (path != nullptr && CheckMediaPath("image", *path).ok()) {
-        paths.push_back(*path);
-      }
-    };
-    for (const CookedSample::Medium& image : sample->images) add(image);
-    for (const CookedSample::Video& video : sample->videos) {
-      for (const CookedSample::Medium& part : video.parts) add(part);
-    }
-    return paths;
+    return PathsOf(*sample);
   }
 
   bool HoldsImages() const override { return raw_->HoldsImages(); }
@@ -395,6 +385,7 @@ absl::StatusOr<Record> MakeCookedRecord(RawRecord raw, CookedSample cooked,
     }
     VideoMedia& media = record.videos.emplace_back();
     media.is_list = video.is_list;
+    media.is_audio = video.is_audio;
     for (CookedSample::Medium& part : video.parts) {
       BALLAST_ASSIGN_OR_RETURN(Medium medium,
                                finder.Find("video", std::move(part)));
@@ -404,6 +395,21 @@ absl::StatusOr<Record> MakeCookedRecord(RawRecord raw, CookedSample cooked,
   record.text = std::move(cooked.text);
   record.fields = std::move(cooked.fields);
   return record;
+}
+
+std::vector<std::string> PathsOf(const CookedSample& sample) {
+  std::vector<std::string> paths;
+  const auto add = [&](const CookedSample::Medium& medium) {
+    const auto* path = std::get_if<std::string>(&medium);
+    if (path != nullptr && CheckMediaPath("image", *path).ok()) {
+      paths.push_back(*path);
+    }
+  };
+  for (const CookedSample::Medium& image : sample.images) add(image);
+  for (const CookedSample::Video& video : sample.videos) {
+    for (const CookedSample::Medium& part : video.parts) add(part);
+  }
+  return paths;
 }
 
 std::unique_ptr<RecordParser> MakeCookedParser(

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/data/record_parser.h"
@@ -17,6 +18,9 @@ namespace ballast {
 // over the bounds of data_fault.h).
 absl::StatusOr<Record> MakeCookedRecord(RawRecord raw, CookedSample cooked,
                                         const MediaRoot* root);
+
+// The paths of media that `sample` names, of those that may be followed.
+std::vector<std::string> PathsOf(const CookedSample& sample);
 
 // The parser of source `source`, whose records `raw` finds and `recipe` makes
 // to samples. Scan cooks many records at a time; Read blocks while

@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "server/data/cooked_parser.h"
+#include "server/data/form_parser.h"
 #include "server/data/mock_source.h"
 #include "server/data/parquet/parquet_file.h"
 #include "server/data/parquet/parquet_parser.h"
@@ -22,7 +23,7 @@ namespace {
 // All formats with files. A new one adds a line here.
 constexpr const RecordFormat* kFormats[] = {
     &kWebDatasetFormat, &kJsonlFormat,    &kParquetFormat,
-    &kEnergonFormat,    &kMegatronFormat,
+    &kEnergonFormat,    &kMegatronFormat, &kCsvFormat,
 };
 
 absl::StatusOr<std::shared_ptr<const Recipe>> GetRecipe(
@@ -79,13 +80,20 @@ absl::StatusOr<const RecordFormat*> FindFormat(const v1::Source& source) {
   }
   return absl::UnimplementedError(absl::StrCat(
       "source ", source.name(),
-      ": only webdataset, jsonl, parquet, energon and megatron sources have "
-      "files to read"));
+      ": only webdataset, jsonl, parquet, energon, megatron and csv sources "
+      "have files to read"));
 }
 
 absl::StatusOr<std::unique_ptr<RecordParser>> MakeParser(
     const v1::Source& source, absl::string_view directory) {
   BALLAST_ASSIGN_OR_RETURN(const RecordFormat* format, FindFormat(source));
+  if (source.has_form()) {
+    BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<RawRecordParser> raw,
+                             format->make_raw(source, directory));
+    auto parser = MakeFormParser(std::move(raw), source);
+    if (parser.ok()) return parser;
+    return Annotate(parser.status(), absl::StrCat("source ", source.name()));
+  }
   if (source.recipe().empty()) return format->make(source, directory);
   BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const Recipe> recipe,
                            GetRecipe(source, directory));

@@ -205,6 +205,9 @@ extern const RecordFormat kEnergonFormat;
 // The .idx has the lengths: indexing does not read the .bin. A record's
 // `text_check` is its number of tokens and their type; servers need no .idx.
 extern const RecordFormat kMegatronFormat;
+// Samples in the rows of tables with commas or tabs, whose first line names the
+// columns; by a form or a recipe alone.
+extern const RecordFormat kCsvFormat;
 
 // The format of `source`. UNIMPLEMENTED, naming the source, if it has no files
 // or this build does not read it.

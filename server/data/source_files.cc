@@ -19,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
+#include "server/data/form/forms.h"
 #include "server/data/parquet/unpack.h"
 #include "server/data/record_parser.h"
 #include "server/files/path_pattern.h"
@@ -322,6 +323,9 @@ IndexDigests GetDigests(const v1::Source& source, absl::string_view directory,
     if ((*format)->key != nullptr) columns = (*format)->key(source, directory);
     absl::StrAppend(&columns, FieldsKey(source));
     if (source.pairs()) absl::StrAppend(&columns, "\npairs");
+    if (source.has_form()) {
+      absl::StrAppend(&columns, "form ", FormKey(source.form()), "\n");
+    }
     if (!source.recipe().empty()) {
       // One that cannot be opened, which making the parser reports, fits no
       // index.

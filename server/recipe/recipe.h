@@ -62,6 +62,7 @@ struct CookedSample {
   struct Video {
     std::vector<Medium> parts;
     bool is_list = false;
+    bool is_audio = false;  // of a form alone
   };
   bool is_document = false;  // else `text` is a conversation's JSON
   std::string text;

@@ -24,8 +24,9 @@ constexpr int kMaxFolders = 6;
 constexpr uint64_t kMaxEntries = 200000;
 constexpr size_t kMaxListings = 1000;
 constexpr size_t kMaxRoots = 64;
-constexpr const char* kExtensions[] = {".tar",     ".jsonl", ".ndjson",
-                                       ".parquet", ".json",  ".idx"};
+constexpr const char* kExtensions[] = {".tar",  ".jsonl", ".ndjson", ".parquet",
+                                       ".json", ".idx",   ".csv",    ".tsv",
+                                       ".txt",  ".arrow"};
 constexpr const char* kCompressions[] = {".zst", ".gz", ".xz", ".bz2", ".lz4"};
 constexpr char kTgz[] = ".tgz";
 constexpr char kLance[] = ".lance";

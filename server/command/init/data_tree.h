@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/config.pb.h"
 
 namespace ballast {
 
@@ -20,7 +21,14 @@ namespace ballast {
 
 // Files of one folder that form a source.
 struct SeenFiles {
-  enum class Format { kWebDataset, kJsonl, kParquet, kEnergon, kMegatron };
+  enum class Format {
+    kWebDataset,
+    kJsonl,
+    kParquet,
+    kEnergon,
+    kMegatron,
+    kCsv,
+  };
   Format format = Format::kWebDataset;
   // Pattern of the files, for sources[].path; energon: the folder.
   std::string path;
@@ -48,6 +56,16 @@ struct SeenFiles {
   // Preference pairs among those read, and the keys of the first.
   uint64_t pairs = 0;
   std::string pair_form;
+  // The form of the records, if they are not of the format's own, how many of
+  // those read it explains, what it makes of the first, and a form that fits
+  // equally ("": none).
+  std::optional<v1::Source::Form> form;
+  uint64_t explained = 0;
+  std::string example;
+  std::string other_form;
+  // Lines of JSON to be written, of which the source consists: of images with a
+  // text each.
+  std::string lines;
   // Samples with images among those read, and the largest number of images and
   // bytes of text in one of them.
   uint64_t with_images = 0;

@@ -14,6 +14,7 @@
 #include "common/status_macros.h"
 #include "server/command/init/model_choice.h"
 #include "server/config/config_loader.h"
+#include "server/data/form/forms.h"
 #include "server/data/parquet/unpack.h"
 
 namespace ballast {
@@ -88,6 +89,8 @@ const char* GetName(SeenFiles::Format format) {
       return "energon";
     case SeenFiles::Format::kMegatron:
       return "megatron";
+    case SeenFiles::Format::kCsv:
+      return "csv";
   }
   return "";
 }
@@ -239,11 +242,11 @@ class Decider {
     std::string message = absl::StrCat(
         seen_.folder,
         ": found nothing that can be a source; wanted WebDataset tars (*.tar), "
-        "JSON lines (*.jsonl, *.jsonl.zst), Parquet files (*.parquet) with "
-        "conversations or text, token ids of Megatron (*.bin and *.idx), or a "
-        "folder of Energon (.nv-meta), as docs/fits.md describes. Of images "
-        "with a text each (a.jpg, a.txt) `tar --sort=name -cf data.tar -C "
-        "FOLDER .` makes such a tar; of captions in a table make JSON lines: "
+        "JSON lines (*.jsonl, *.jsonl.zst), Parquet and Arrow files (*.parquet, "
+        "*.arrow), tables (*.csv), images with a text each (a.jpg, a.txt), "
+        "token ids of Megatron (*.bin and *.idx), or a "
+        "folder of Energon (.nv-meta), as docs/fits.md describes. Of "
+        "anything else make JSON lines: "
         "{\"image\": \"a.jpg\", \"text\": \"A cat\"}");
     for (const SeenOther& other : seen_.others) {
       absl::StrAppend(&message, "\n", other.path, ": ", other.reason);
@@ -291,7 +294,15 @@ class Decider {
                      &names_);
       text_.Line(absl::StrCat("  - name: ", name), SamplesText(files));
       text_.Line(absl::StrCat("    format: ", GetName(files.format)));
-      text_.Line(absl::StrCat("    path: ", Quoted(files.path)));
+      std::string path = files.path;
+      if (!files.lines.empty()) {
+        setup_.files.push_back({name + "_pairs.jsonl", files.lines});
+        path = setup_.files.back().name;
+      }
+      text_.Line(absl::StrCat("    path: ", Quoted(path)),
+                 files.lines.empty() ? ""
+                                     : "written here: the images of a folder "
+                                       "with the texts beside them");
       if (!files.media_roots.empty()) {
         std::vector<std::string> roots;
         for (const std::string& root : files.media_roots) {
@@ -308,6 +319,7 @@ class Decider {
             "media_root ", root, " of ", name,
             ": paths of records lead there, outside of ", seen_.folder));
       }
+      if (files.form.has_value()) WriteForm(name, files);
       if (!files.record.empty()) {
         setup_.files.push_back(MakeRecipe(
             name, files.path, files.format == SeenFiles::Format::kWebDataset,
@@ -370,6 +382,50 @@ class Decider {
                                              " of ", files.looked_at, " in ",
                                              name, ": ", files.first_fault));
       }
+    }
+  }
+
+  // A line for each key, and what the form makes of the first record.
+  void WriteForm(const std::string& name, const SeenFiles& files) {
+    const std::pair<const char*, const char*> kKeys[] = {
+        {"name", "of forms/: its keys hold where none stands here"},
+        {"images", "the images, in order"},
+        {"videos", "the videos, in order"},
+        {"audios", "the clips of audio, in order"},
+        {"messages", "the turns"},
+        {"user", "the question"},
+        {"assistant", "the answer, which is learnt"},
+        {"system", "a text before the turns"},
+        {"history", "earlier questions and answers"},
+        {"text", "the text, behind the images; it is learnt"},
+        {"role_key", "of a turn: who says it"},
+        {"content_key", "of a turn: what is said"},
+        {"roles", "the words for each role"},
+        {"marks", "the words that stand for media"},
+        {"ignore", "known, and not wanted"}};
+    setup_.found.push_back(absl::StrCat(
+        "the form of ", name, ", which explains ", files.explained, " of ",
+        Counted(files.looked_at, "record"), " read: ", FormYaml(*files.form)));
+    text_.Line("    form:",
+               absl::StrCat("explains ", files.explained, " of ",
+                            Counted(files.looked_at, "record"), " read"));
+    for (const auto& [key, comment] : kKeys) {
+      const std::string value = FormValueYaml(*files.form, key);
+      if (value.empty()) continue;
+      text_.Line(absl::StrCat("      ", key, ": ", value), comment);
+    }
+    if (!files.example.empty()) {
+      text_.Line(absl::StrCat("      # the first record: ", files.example));
+      setup_.found.push_back(
+          absl::StrCat("the first record of ", name, ": ", files.example));
+    }
+    if (!files.other_form.empty()) {
+      text_.Line(absl::StrCat("      # or, which fits equally: form: ",
+                              files.other_form));
+      setup_.unsure.push_back(
+          absl::StrCat("the form of ", name,
+                       ": another one fits equally, and makes other samples: ",
+                       files.other_form));
     }
   }
 

@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "common/table.h"
+#include "server/command/init/choose_form.h"
 #include "server/data/jsonl/conversation_json.h"
 #include "server/data/jsonl/element_reader.h"
 #include "server/data/jsonl/pair_json.h"
@@ -45,6 +46,116 @@ constexpr uint64_t kMaxFilesOfPart = 16;
 // In place of a root: the path is absolute.
 constexpr size_t kWhole = std::numeric_limits<size_t>::max();
 
+v1::Source::Format FormatOf(SeenFiles::Format format) {
+  switch (format) {
+    case SeenFiles::Format::kWebDataset:
+      return v1::Source::FORMAT_WEBDATASET;
+    case SeenFiles::Format::kParquet:
+      return v1::Source::FORMAT_PARQUET;
+    case SeenFiles::Format::kCsv:
+      return v1::Source::FORMAT_CSV;
+    default:
+      return v1::Source::FORMAT_JSONL;
+  }
+}
+
+// Keeps record `wanted` of those that come.
+class RecordFinder final : public RawRecordSink {
+ public:
+  RecordFinder(uint64_t wanted, bool reports)
+      : left_(wanted), reports_(reports) {}
+
+  void BeginFile(std::string name) { name_ = std::move(name); }
+  std::optional<RawRecord>& found() { return found_; }
+
+  const std::string& name() const override { return name_; }
+  absl::Status Add(RawRecord record) override {
+    if (left_-- > 0) return absl::OkStatus();
+    found_ = std::move(record);
+    return absl::CancelledError("found");
+  }
+  absl::Status AddBad(uint64_t offset, absl::string_view key,
+                      const absl::Status& reason) override {
+    if (!reports_) return absl::OkStatus();
+    std::cerr << OneLine(absl::StrCat(name_, " at byte ", offset, ", sample ",
+                                      key, ": ", reason.message()))
+              << "\n";
+    return absl::OkStatus();
+  }
+  absl::Status AddDamage(uint64_t offset, absl::string_view lost_key,
+                         const absl::Status& reason) override {
+    return AddBad(offset, lost_key, reason);
+  }
+  void AddFiltered() override {}
+  void Advance(uint64_t /*offset*/) override {}
+
+ private:
+  std::string name_;
+  uint64_t left_;
+  const bool reports_;
+  std::optional<RawRecord> found_;
+};
+
+// The first records of a source's first file, as a form reads them.
+struct FirstRecords {
+  std::vector<RawRecord> records;
+  uint64_t bad = 0;
+};
+
+class RecordCollector final : public RawRecordSink {
+ public:
+  RecordCollector(std::string name, uint64_t most)
+      : name_(std::move(name)), most_(most) {}
+
+  FirstRecords Take() && { return std::move(found_); }
+  bool is_full() const { return found_.records.size() + found_.bad >= most_; }
+
+  const std::string& name() const override { return name_; }
+  absl::Status Add(RawRecord record) override {
+    found_.records.push_back(std::move(record));
+    return Next();
+  }
+  absl::Status AddBad(uint64_t /*offset*/, absl::string_view /*key*/,
+                      const absl::Status& /*reason*/) override {
+    ++found_.bad;
+    return Next();
+  }
+  absl::Status AddDamage(uint64_t /*offset*/, absl::string_view /*lost_key*/,
+                         const absl::Status& /*reason*/) override {
+    ++found_.bad;
+    return absl::OkStatus();
+  }
+  void AddFiltered() override {}
+  void Advance(uint64_t /*offset*/) override {}
+
+ private:
+  absl::Status Next() const {
+    return is_full() ? absl::CancelledError("enough") : absl::OkStatus();
+  }
+
+  const std::string name_;
+  const uint64_t most_;
+  FirstRecords found_;
+};
+
+absl::StatusOr<FirstRecords> FindFirstRecords(const v1::Source& source,
+                                              const std::string& directory,
+                                              uint64_t most) {
+  BALLAST_ASSIGN_OR_RETURN(const RecordFormat* format, FindFormat(source));
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceFile> files,
+                           ListSourceFiles(source, directory));
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<RawRecordParser> parser,
+                           format->make_raw(source, directory));
+  const SourceFile& first = files.front();
+  BALLAST_ASSIGN_OR_RETURN(
+      const FirstLines opened,
+      OpenFirstLines(first.packed ? first.packed->path : first.path));
+  RecordCollector collector(first.name, most);
+  const absl::Status scanned = parser->Scan(opened.file, collector);
+  if (!scanned.ok() && !collector.is_full()) return scanned;
+  return std::move(collector).Take();
+}
+
 // The keys by which the JSON of a preference pair says what it is.
 std::string PairForm(absl::string_view json) {
   for (const char* key : {"rejected_response", "rejected_messages"}) {
@@ -64,9 +175,12 @@ std::string PairForm(absl::string_view json) {
 class Looker {
  public:
   Looker(const std::vector<std::string>& files,
-         const std::vector<std::string>& roots, DataTree* tree, SeenFiles* seen)
+         const std::vector<std::string>& roots,
+         const std::vector<v1::Source::Form>& given, DataTree* tree,
+         SeenFiles* seen)
       : files_(files),
         roots_(roots),
+        given_(given),
         in_store_(IsStoreUrl(files.front())),
         in_part_(in_store_ || IsPacked(files.front())),
         tree_(*tree),
@@ -91,10 +205,103 @@ class Looker {
       seen_->samples = static_cast<uint64_t>(
           static_cast<double>(seen_->samples) * seen_->bytes / counted);
     }
+    const bool takes_form = seen_->format == SeenFiles::Format::kWebDataset ||
+                            seen_->format == SeenFiles::Format::kJsonl ||
+                            seen_->format == SeenFiles::Format::kParquet ||
+                            seen_->format == SeenFiles::Format::kCsv;
+    if (takes_form && (seen_->bad > 0 || seen_->for_own_template > 0 ||
+                       seen_->looked_at == 0 || !given_.empty())) {
+      TryForms();
+    }
     ChooseRoots();
   }
 
  private:
+  // Takes the best form, if it explains more records than the format's own.
+  void TryForms() {
+    v1::Source source;
+    source.set_name("any");
+    // With all columns.
+    source.set_recipe("any");
+    source.set_format(FormatOf(seen_->format));
+    source.add_media_root(files_.front().substr(0, files_.front().rfind('/')));
+    std::string path = files_.front();
+    for (const char c : {'\\', '*', '?', '[', ']'}) {
+      for (size_t at = path.find(c); at != path.npos;
+           at = path.find(c, at + 2)) {
+        path.insert(at, 1, '\\');
+      }
+    }
+    source.set_path(path);
+    const uint64_t most = seen_->format == SeenFiles::Format::kParquet
+                              ? kMaxRows
+                              : kMaxSamplesOfPart;
+    const absl::StatusOr<FirstRecords> first =
+        FindFirstRecords(source, "", most);
+    if (!first.ok() || first->records.empty()) {
+      if (seen_->format == SeenFiles::Format::kCsv) {
+        Bad(first.ok() ? "no rows" : first.status().message());
+      }
+      return;
+    }
+    const uint64_t bad = first->bad;
+    FormTrial trial = ChooseForm(first->records, given_);
+    const uint64_t records = first->records.size() + bad;
+    // Of those that were read by the format's own form.
+    const double own =
+        seen_->looked_at == 0
+            ? 0
+            : 1 - std::min(1.0, static_cast<double>(seen_->bad) /
+                                    static_cast<double>(seen_->looked_at));
+    const double explained =
+        static_cast<double>(trial.good) / static_cast<double>(records);
+    const bool is_simpler = trial.for_own_template < seen_->for_own_template;
+    if (trial.good == 0 || explained < own ||
+        (explained == own && given_.empty() && !is_simpler)) {
+      if (seen_->looked_at == 0 && seen_->format == SeenFiles::Format::kCsv) {
+        seen_->looked_at = records;
+        seen_->unknown = records;
+        seen_->bad = records - 1;
+        Bad(trial.first_fault);
+      }
+      return;
+    }
+    if (seen_->format == SeenFiles::Format::kCsv) {
+      uint64_t bytes = 0;
+      for (const RawRecord& record : first->records) {
+        bytes += record.record.entry.length;
+      }
+      seen_->estimated = records >= most || files_.size() > 1;
+      seen_->samples = seen_->estimated
+                           ? seen_->bytes * first->records.size() / bytes
+                           : records;
+    }
+    seen_->form = trial.form;
+    seen_->explained = trial.good;
+    seen_->example = trial.example;
+    seen_->other_form = trial.also;
+    seen_->looked_at = records;
+    seen_->bad = records - trial.good;
+    seen_->unknown = seen_->bad;
+    seen_->first_fault = trial.first_fault;
+    seen_->for_own_template = trial.for_own_template;
+    seen_->first_for_own_template = trial.first_for_own_template;
+    seen_->pairs = 0;
+    seen_->with_images = trial.with_images;
+    seen_->most_images = trial.most_images;
+    seen_->with_videos = trial.with_videos;
+    seen_->with_clips = trial.with_clips;
+    seen_->most_clips = trial.most_clips;
+    seen_->most_text = trial.most_text;
+    media_ = 0;
+    missing_.clear();
+    whole_ = 0;
+    found_.clear();
+    reached_.clear();
+    path_ = files_.front();
+    FindMedia(trial.paths, "its first records");
+  }
+
   bool more() const {
     return seen_->looked_at < (in_part_ ? kMaxSamplesOfPart : kMaxSamples);
   }
@@ -164,6 +371,8 @@ class Looker {
         return LookAtRows(file);
       case SeenFiles::Format::kMegatron:
         return LookAtTokens(file);
+      case SeenFiles::Format::kCsv:
+        break;  // by a form alone
     }
     return file.stamp().size;
   }
@@ -213,11 +422,12 @@ class Looker {
       if (enough(/*files=*/0)) return line->offset;
       ++seen_->samples;
       if (!more()) continue;
-      absl::StatusOr<JsonSample> sample = ParseJsonSample(line->text);
+      std::string text(line->text);
+      absl::StatusOr<JsonSample> sample = ReadJsonSample(&text);
       absl::Status fault = sample.status();
       if (fault.ok() &&
           sample->text_format == RawSample::TextFormat::kConversation) {
-        fault = CheckTurns(std::string(line->text), sample->images.size());
+        fault = CheckTurns(text, sample->images.size());
       }
       const std::string place = absl::StrCat(what, " ", line->number);
       Count(Annotate(fault, place), sample.ok() ? GetMedia(*sample) : Media(),
@@ -254,6 +464,18 @@ class Looker {
       columns.pairs = true;
       auto as_pairs = OpenParquetFile(FileView(&file), columns);
       if (as_pairs.ok()) opened = std::move(as_pairs);
+    }
+    if (absl::IsFailedPrecondition(opened.status())) {
+      // Rows of another form, which a form may explain.
+      if (seen_->first_fault.empty()) Bad(opened.status().message());
+      ParquetColumns all;
+      all.whole_rows = true;
+      opened = OpenParquetFile(FileView(&file), all);
+      BALLAST_RETURN_IF_ERROR(opened.status());
+      for (const ParquetGroup& group : (*opened)->groups()) {
+        seen_->samples += group.num_rows;
+      }
+      return file.stamp().size;
     }
     BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const ParquetFile> parquet,
                              std::move(opened));
@@ -420,6 +642,7 @@ class Looker {
 
   const std::vector<std::string>& files_;
   const std::vector<std::string>& roots_;
+  const std::vector<v1::Source::Form>& given_;
   const bool in_store_;
   const bool in_part_;
   // For each relative path that was found, or not, the roots that have it.
@@ -436,51 +659,11 @@ class Looker {
 }  // namespace
 
 void LookAtFirstSamples(const std::vector<std::string>& files,
-                        const std::vector<std::string>& roots, DataTree* tree,
-                        SeenFiles* seen) {
-  Looker(files, roots, tree, seen).Look();
+                        const std::vector<std::string>& roots,
+                        const std::vector<v1::Source::Form>& given,
+                        DataTree* tree, SeenFiles* seen) {
+  Looker(files, roots, given, tree, seen).Look();
 }
-
-namespace {
-
-// Keeps record `wanted` of those that come.
-class RecordFinder final : public RawRecordSink {
- public:
-  RecordFinder(uint64_t wanted, bool reports)
-      : left_(wanted), reports_(reports) {}
-
-  void BeginFile(std::string name) { name_ = std::move(name); }
-  std::optional<RawRecord>& found() { return found_; }
-
-  const std::string& name() const override { return name_; }
-  absl::Status Add(RawRecord record) override {
-    if (left_-- > 0) return absl::OkStatus();
-    found_ = std::move(record);
-    return absl::CancelledError("found");
-  }
-  absl::Status AddBad(uint64_t offset, absl::string_view key,
-                      const absl::Status& reason) override {
-    if (!reports_) return absl::OkStatus();
-    std::cerr << OneLine(absl::StrCat(name_, " at byte ", offset, ", sample ",
-                                      key, ": ", reason.message()))
-              << "\n";
-    return absl::OkStatus();
-  }
-  absl::Status AddDamage(uint64_t offset, absl::string_view lost_key,
-                         const absl::Status& reason) override {
-    return AddBad(offset, lost_key, reason);
-  }
-  void AddFiltered() override {}
-  void Advance(uint64_t /*offset*/) override {}
-
- private:
-  std::string name_;
-  uint64_t left_;
-  const bool reports_;
-  std::optional<RawRecord> found_;
-};
-
-}  // namespace
 
 absl::StatusOr<RawRecord> FindRecord(const v1::Source& source,
                                      const std::string& directory,

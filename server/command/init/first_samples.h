@@ -21,9 +21,14 @@ namespace ballast {
 // `roots`: candidates of a media_root in `tree`, of which as few are taken as
 // have all media, that with most of them first; then the folders to which
 // absolute paths and `..` lead.
+//
+// Where the format's own form does not fit all records, `given` forms are
+// tried, or those of forms/, and the best one is taken if it explains more of
+// them.
 void LookAtFirstSamples(const std::vector<std::string>& files,
-                        const std::vector<std::string>& roots, DataTree* tree,
-                        SeenFiles* seen);
+                        const std::vector<std::string>& roots,
+                        const std::vector<v1::Source::Form>& given,
+                        DataTree* tree, SeenFiles* seen);
 
 // Record `number` of a source's files, from 0, as a recipe is given it: without
 // an index, and whether the source has a recipe or not. Records that cannot be

@@ -22,13 +22,16 @@
 #include "common/machine.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "common/utf8.h"
 #include "proto/config.pb.h"
 #include "proto/schedule/split.h"
+#include "server/command/init/choose_form.h"
 #include "server/command/init/decide.h"
 #include "server/command/init/first_samples.h"
 #include "server/command/init/own_files.h"
 #include "server/data/energon/energon_folder.h"
 #include "server/data/jsonl/conversation_json.h"
+#include "server/data/jsonl/element_reader.h"
 #include "server/data/jsonl/pair_json.h"
 #include "server/data/parquet/unpack.h"
 #include "server/data/source_files.h"
@@ -36,6 +39,7 @@
 #include "server/files/file.h"
 #include "server/files/path_pattern.h"
 #include "server/files/storage.h"
+#include "server/recipe/turns_json.h"
 #include "server/sample/data_fault.h"
 #include "server/text/chat_writer.h"
 #include "server/text/conversation.h"
@@ -74,7 +78,7 @@ SeenFiles GetFiles(const EnergonFolder& folder, v1::Split split,
   // Sizes alone: which parts of a sample are its text, dataset.yaml says, and
   // how many samples there are, .info does.
   SeenFiles sizes = files;
-  LookAtFirstSamples(paths, {}, tree, &sizes);
+  LookAtFirstSamples(paths, {}, {}, tree, &sizes);
   files.looked_at = sizes.looked_at;
   files.for_own_template = sizes.for_own_template;
   files.first_for_own_template = sizes.first_for_own_template;
@@ -189,6 +193,9 @@ namespace fs = std::filesystem;
 // JSON files of a store whose beginning is read.
 constexpr uint64_t kMaxJsonOfStore = 100;
 constexpr size_t kMaxModelFile = 64 << 20;
+constexpr char kDatasetInfo[] = "dataset_info.json";
+// Bytes of lines that `init` writes of images with a text each.
+constexpr size_t kMaxPairs = 256 << 20;
 constexpr char kGpus[] = "/proc/driver/nvidia/gpus";
 constexpr char kIsUnpacked[] = "its lines are unpacked next to it";
 constexpr char kNoOffsets[] =
@@ -202,7 +209,11 @@ std::optional<SeenFiles::Format> GetFormat(const fs::path& file) {
   if (extension == ".jsonl" || extension == ".ndjson") {
     return SeenFiles::Format::kJsonl;
   }
-  if (extension == ".parquet") return SeenFiles::Format::kParquet;
+  if (extension == ".parquet" || extension == ".arrow") {
+    return SeenFiles::Format::kParquet;
+  }
+  if (extension == ".csv" || extension == ".tsv")
+    return SeenFiles::Format::kCsv;
   // Next to a .bin, which may hold anything. NAME.tar.idx is Energon's.
   if (extension == ".idx" && file.stem().extension() != ".tar") {
     return SeenFiles::Format::kMegatron;
@@ -229,7 +240,11 @@ class TreeLooker {
 
   void Look() {
     seen_->cut = tree_.cut();
+    for (const DataTree::File& file : tree_.files()) {
+      if (file.name == kDatasetInfo) ReadForms(file);
+    }
     for (const DataTree::File& file : tree_.files()) AddFile(file);
+    for (const auto& [folder, names] : texts_) AddPairs(folder, names);
     for (const std::string& folder : tree_.energon()) AddEnergon(folder);
     for (const auto& [key, files] : found_) {
       const auto& [folder, format] = key;
@@ -269,7 +284,15 @@ class TreeLooker {
     std::optional<Format> format;
     if (!DataTree::IsCompressed(name.string())) format = GetFormat(name);
     const bool is_json = name.extension() == ".json";
-    if (is_json && HoldsConversations(file.path())) format = Format::kJsonl;
+    if (file.name == kDatasetInfo) return;
+    if (is_json &&
+        (given_.contains(file.path()) || HoldsConversations(file.path()))) {
+      format = Format::kJsonl;
+    }
+    if (name.extension() == ".txt" && !seen_->in_store) {
+      texts_[file.folder].push_back(file.name);
+      return;
+    }
     if (format != Format::kJsonl && DataTree::IsCompressed(file.name)) {
       compressed_[{file.folder, kNoOffsets}].push_back(file.name);
       return;
@@ -293,10 +316,23 @@ class TreeLooker {
     if (seen_->in_store && json_files_ > kMaxJsonOfStore) return false;
     const absl::StatusOr<FirstLines> first_lines = OpenFirstLines(path);
     if (!first_lines.ok()) return false;
+    const bool is_array = IsJsonArray(first_lines->file).value_or(false);
     const File& file = first_lines->file;
     const absl::StatusOr<std::string> head =
         file.ReadAt(0, std::min(kHead, file.stamp().size));
     if (!head.ok()) return false;
+    if (is_array) {
+      // Other arrays are looked at, and left out where no form fits.
+      constexpr absl::string_view kKnown[] = {"conversations", "messages",
+                                              "texts", "text_list", "rejected"};
+      if (std::none_of(
+              std::begin(kKnown), std::end(kKnown), [&](absl::string_view key) {
+                return absl::StrContains(*head, absl::StrCat("\"", key, "\""));
+              })) {
+        others_.insert(path);
+      }
+      return true;
+    }
     const size_t first = head->find_first_not_of(" \t\r\n");
     if (first == std::string::npos) return false;
     if ((*head)[first] == '{') {
@@ -310,11 +346,6 @@ class TreeLooker {
       if (SplitPair(/*images=*/0, &text).value_or(false)) return true;
       const absl::Status turns = ParseConversation(line).status();
       return turns.ok() || GetBadKind(turns) == kForOwnTemplate;
-    }
-    if ((*head)[first] != '[') return false;
-    for (const char* key :
-         {"conversations", "messages", "texts", "text_list", "rejected"}) {
-      if (absl::StrContains(*head, absl::StrCat("\"", key, "\""))) return true;
     }
     return false;
   }
@@ -388,6 +419,65 @@ class TreeLooker {
               "/tmp/classes.jsonl .`, and run init again"));
   }
 
+  // The forms of LLaMA-Factory's description of the files in its folder.
+  void ReadForms(const DataTree::File& file) {
+    const auto text = ReadSmallFile(file.path(), kMaxModelFile);
+    if (!text.ok()) return;
+    for (DescribedForm& described : ReadDatasetInfo(*text)) {
+      given_[absl::StrCat(file.folder, "/", described.file_name)] =
+          std::move(described.form);
+    }
+  }
+
+  // Images with a text each, a.jpg and a.txt: lines of JSON that name both.
+  void AddPairs(const std::string& folder, std::vector<std::string> names) {
+    std::sort(names.begin(), names.end());
+    SeenFiles files;
+    files.format = Format::kJsonl;
+    for (const std::string& name : names) {
+      const std::string stem = name.substr(0, name.rfind('.'));
+      std::string image;
+      for (const char* ending : {".jpg", ".jpeg", ".png", ".webp", ".JPG"}) {
+        if (tree_.HasFile(absl::StrCat(folder, "/", stem, ending)) == true) {
+          image = absl::StrCat(stem, ending);
+          break;
+        }
+      }
+      if (image.empty()) continue;
+      const auto text =
+          ReadSmallFile(absl::StrCat(folder, "/", name), kMaxTextBytes);
+      if (!text.ok() || files.lines.size() > kMaxPairs) {
+        Other(absl::StrCat(folder, "/", name),
+              text.ok() ? "its folder has more texts than `init` lists; write "
+                          "tars of it: `tar --sort=name -cf data.tar -C "
+                          "FOLDER .`"
+                        : std::string(text.status().message()));
+        return;
+      }
+      files.lines += "{\"image\": ";
+      AppendJsonText(image, &files.lines);
+      files.lines += ", \"text\": ";
+      AppendJsonText(absl::StripAsciiWhitespace(ReplaceInvalidUtf8(*text)),
+                     &files.lines);
+      files.lines += "}\n";
+      ++files.samples;
+      files.most_text = std::max<uint64_t>(files.most_text, text->size());
+    }
+    // A text here and there beside an image is a notice.
+    if (files.samples == 0 || files.samples < names.size() / 2) return;
+    files.form.emplace();
+    files.form->set_name("caption");
+    files.form->add_images("image");
+    files.form->set_text("text");
+    files.explained = files.looked_at = files.with_images = files.samples;
+    files.most_images = 1;
+    files.files = 1;
+    files.bytes = files.lines.size();
+    files.media_roots = {Named(folder, config_folder_)};
+    files.path = Named(folder, config_folder_);
+    seen_->files.push_back(std::move(files));
+  }
+
   void Other(const std::string& path, std::string reason) {
     seen_->others.push_back({path, std::move(reason)});
   }
@@ -416,7 +506,17 @@ class TreeLooker {
                                : absl::StrCat(folder, "/", group.pattern);
     std::vector<std::string> roots = {parent, tree_.root()};
     roots.insert(roots.end(), tree_.folders().begin(), tree_.folders().end());
-    LookAtFirstSamples(paths, roots, &tree_, &files);
+    std::vector<v1::Source::Form> given;
+    if (const auto found = given_.find(paths.front()); found != given_.end()) {
+      given.push_back(found->second);
+    }
+    LookAtFirstSamples(paths, roots, given, &tree_, &files);
+    // These may hold anything.
+    const bool may_be_other =
+        format == Format::kCsv || others_.contains(paths.front());
+    if (may_be_other && files.unknown > files.looked_at / 2) {
+      return Other(files.path, files.first_fault);
+    }
     if (NeedsRecipe(files)) files.record = FirstRecord(parent, files, paths);
     if (files.record.empty() &&
         (files.looked_at == 0 || files.bad > files.looked_at / 2)) {
@@ -438,6 +538,7 @@ class TreeLooker {
 
   // Whether the records are of another form than those that are known.
   static bool NeedsRecipe(const SeenFiles& files) {
+    if (files.form.has_value()) return false;
     if (files.looked_at == 0) return files.format == Format::kParquet;
     return files.unknown > files.looked_at / 2;
   }
@@ -495,6 +596,9 @@ class TreeLooker {
   const fs::path config_folder_;
   Seen* const seen_;
   uint64_t json_files_ = 0;
+  std::map<std::string, v1::Source::Form> given_;  // by path
+  std::set<std::string> others_;  // arrays of JSON of no known key
+  std::map<std::string, std::vector<std::string>> texts_;  // by folder
   std::map<std::pair<std::string, Format>, Sizes> found_;  // by folder
   // Names by folder and by the reason why they are left out.
   std::map<std::pair<std::string, std::string>, std::vector<std::string>>

@@ -14,6 +14,7 @@
 #include "server/data/jsonl/document_json.h"
 #include "server/data/jsonl/media_root.h"
 #include "server/data/jsonl/pair_json.h"
+#include "server/data/jsonl/python_json.h"
 #include "server/data/jsonl/unread_keys.h"
 #include "server/data/jsonl/video_json.h"
 #include "server/sample/data_fault.h"
@@ -529,6 +530,15 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
                                               !sample.videos.empty() ||
                                               !sample.clips.empty()));
   return sample;
+}
+
+absl::StatusOr<JsonSample> ReadJsonSample(std::string* json) {
+  absl::StatusOr<JsonSample> sample = ParseJsonSample(*json);
+  if (sample.ok()) return sample;
+  std::string plain = FromPythonJson(*json);
+  if (plain == *json) return sample;
+  *json = std::move(plain);
+  return ParseJsonSample(*json);
 }
 
 absl::Status CheckNoVideoMark(absl::string_view text) {

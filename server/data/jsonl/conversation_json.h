@@ -103,6 +103,10 @@ struct JsonSample {
 // model.on_invalid_utf8 says: JSON cannot hold it.
 absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json);
 
+// The same of JSON as Python may write it (python_json.h), which `json` then
+// has as JSON.
+absl::StatusOr<JsonSample> ReadJsonSample(std::string* json);
+
 // INVALID_ARGUMENT if an object in `json`, which is JSON of any kind, has a key
 // twice, naming the key; also if it is no JSON.
 absl::Status CheckKeysOnce(absl::string_view json);

@@ -62,6 +62,29 @@ constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
+// The length of `{"data":` in front of the array of a file, {"data": [{…}, …]};
+// 0 if it is none, also of lines that have such a list each.
+size_t WrapperLength(absl::string_view head) {
+  const size_t whole = head.size();
+  for (const absl::string_view name :
+       {"data", "samples", "examples", "instances", "rows", "train"}) {
+    absl::string_view left = head;
+    const auto skip = [&left](absl::string_view text) {
+      left = absl::StripLeadingAsciiWhitespace(left);
+      return absl::ConsumePrefix(&left, text);
+    };
+    if (!skip("{") || !skip(absl::StrCat("\"", name, "\"")) || !skip(":")) {
+      continue;
+    }
+    const size_t length = whole - left.size();
+    if (!skip("[") || !skip("{")) continue;
+    const bool has_lines =
+        absl::StrContains(left, absl::StrCat("\n{\"", name, "\""));
+    return has_lines ? 0 : length;
+  }
+  return 0;
+}
+
 }  // namespace
 
 absl::StatusOr<bool> IsJsonArray(const File& file) {
@@ -72,7 +95,8 @@ absl::StatusOr<bool> IsJsonArray(const File& file) {
   absl::string_view left = head;
   absl::ConsumePrefix(&left, kByteOrderMark);
   left = absl::StripLeadingAsciiWhitespace(left);
-  return !left.empty() && left.front() == '[';
+  if (!left.empty() && left.front() == '[') return true;
+  return WrapperLength(left) > 0;
 }
 
 ElementReader::ElementReader(const File* file, uint64_t max_length)
@@ -80,21 +104,29 @@ ElementReader::ElementReader(const File* file, uint64_t max_length)
 
 absl::StatusOr<std::optional<Line>> ElementReader::Next() {
   while (place_ != Place::kEnd) {
-    BALLAST_ASSIGN_OR_RETURN(const std::optional<char> next,
-                             PeekBehindBlanks());
+    BALLAST_ASSIGN_OR_RETURN(std::optional<char> next, PeekBehindBlanks());
     if (!next.has_value()) {
       return Broken("the file ends inside its array; was it cut?");
     }
     const bool may_begin = place_ == Place::kFirst || place_ == Place::kElement;
     if (place_ == Place::kBegin) {
+      if (*next == '{') {
+        used_ += WrapperLength(absl::string_view(buffer_).substr(used_));
+        is_wrapped_ = true;
+        BALLAST_ASSIGN_OR_RETURN(next, PeekBehindBlanks());
+        if (!next.has_value()) return Broken("no '[' at the beginning");
+      }
       if (*next != '[') return Broken("no '[' at the beginning");
       ++used_;
       place_ = Place::kFirst;
     } else if (*next == ']' && place_ != Place::kElement) {
       ++used_;
       place_ = Place::kEnd;
-      BALLAST_ASSIGN_OR_RETURN(const std::optional<char> more,
-                               PeekBehindBlanks());
+      BALLAST_ASSIGN_OR_RETURN(std::optional<char> more, PeekBehindBlanks());
+      if (is_wrapped_ && more == '}') {
+        ++used_;
+        BALLAST_ASSIGN_OR_RETURN(more, PeekBehindBlanks());
+      }
       if (more.has_value()) return Broken("something follows the array");
     } else if (*next == ',' && place_ == Place::kBehindElement) {
       ++used_;

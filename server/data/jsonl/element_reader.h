@@ -42,7 +42,8 @@ class LineReader {
 };
 
 // Whether the file is one JSON array: its first byte after blanks and a byte
-// order mark, within 4 KiB, is '['. Errors: as File::ReadAt.
+// order mark, within 4 KiB, is '[', or `{"data": [{` begins it, or another name
+// of a list of records. Errors: as File::ReadAt.
 absl::StatusOr<bool> IsJsonArray(const File& file);
 
 // Reads a file that is one JSON array element by element, 1 MiB at a time,
@@ -82,6 +83,7 @@ class ElementReader {
   const File* file_;
   const uint64_t max_length_;
   Place place_ = Place::kBegin;
+  bool is_wrapped_ = false;  // {"data": […]}
   uint64_t number_ = 0;
   uint64_t position_ = 0;  // in the file, after the bytes of `buffer_`
   std::string buffer_;

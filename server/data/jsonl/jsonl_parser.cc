@@ -21,20 +21,20 @@ namespace ballast {
 namespace {
 
 // The record of a line or array element. `has_fields`: the source has some.
-// Errors: as ParseJsonSample.
+// Errors: as ReadJsonSample.
 absl::StatusOr<Record> GetRecord(std::string text, uint64_t offset,
                                  uint64_t number, absl::string_view file_name,
                                  bool has_fields) {
-  BALLAST_ASSIGN_OR_RETURN(JsonSample found, ParseJsonSample(text));
   Record record;
+  record.entry.length = static_cast<uint32_t>(text.size());
+  record.entry.text_check = Checksum(text);
+  BALLAST_ASSIGN_OR_RETURN(JsonSample found, ReadJsonSample(&text));
   record.key = absl::StrCat(number);
   record.name = absl::StrCat(file_name, ":", number);
   record.where = absl::StrCat("line ", number);
   record.text_format = found.text_format;
   record.entry.offset = offset;
-  record.entry.length = static_cast<uint32_t>(text.size());
   record.entry.line = static_cast<uint32_t>(number);
-  record.entry.text_check = Checksum(text);
   if (found.text_format != RawSample::TextFormat::kPlain) {
     record.text = std::move(text);
   } else {
@@ -165,10 +165,10 @@ class JsonlParser final : public RecordParser {
     }
     BALLAST_RETURN_IF_ERROR(
         file.Load({RangeToKeep({entry.offset, entry.length}, file.size())}));
-    BALLAST_ASSIGN_OR_RETURN(const std::string line,
+    BALLAST_ASSIGN_OR_RETURN(std::string line,
                              file.ReadAt(entry.offset, entry.length));
     // Read says what is wrong with one that is not understood.
-    const absl::StatusOr<JsonSample> found = ParseJsonSample(line);
+    const absl::StatusOr<JsonSample> found = ReadJsonSample(&line);
     if (!found.ok()) return paths;
     paths = found->images;
     for (const JsonVideo& video : found->videos) {

@@ -26,6 +26,8 @@
 #include "common/status_macros.h"
 #include "server/data/jsonl/media_root.h"
 #include "server/data/parquet/arrow_file.h"
+#include "server/data/parquet/arrow_group.h"
+#include "server/data/parquet/arrow_stream_file.h"
 #include "server/data/parquet/arrow_values.h"
 #include "server/data/parquet/image_heads.h"
 #include "server/data/parquet/image_pages.h"
@@ -154,51 +156,6 @@ int64_t GetBegin(const parquet::ColumnChunkMetaData& chunk) {
                                      : chunk.data_page_offset();
 }
 
-// Memory for decoding one row group, counted and bounded.
-struct GroupMemory {
-  arrow::ProxyMemoryPool counted{arrow::default_memory_pool()};
-  arrow::CappedMemoryPool pool{&counted,
-                               static_cast<int64_t>(kMaxRowGroupBytes)};
-};
-
-absl::Status Damaged(absl::string_view reason) {
-  return AsDataFault(absl::DataLossError(
-      absl::StrCat("damaged or not Parquet: ", Printable(reason))));
-}
-
-// `status` as ours.
-absl::Status FromArrow(const arrow::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  // The bound of GroupMemory, which follows from the bytes.
-  const bool is_bound = absl::StrContains(status.message(), "cap exceeded");
-  if (status.IsOutOfMemory() && !is_bound) {
-    return absl::ResourceExhaustedError("no memory to decode Parquet");
-  }
-  if (status.IsOutOfMemory()) {
-    return AsDataFault(absl::DataLossError(absl::StrCat(
-        "its columns take more than ", kMaxRowGroupBytes,
-        " bytes in memory; write the file with smaller row groups (pyarrow: "
-        "row_group_size)")));
-  }
-  return Damaged(status.message());
-}
-
-// Runs `call`, which returns an arrow::Status, and turns exceptions of the
-// library into errors. What `call` left in `error` comes first: it was the
-// cause.
-template <typename Call>
-absl::Status Guard(const absl::Status& error, Call call) {
-  absl::Status status;
-  try {
-    status = FromArrow(call());
-  } catch (const std::bad_alloc&) {
-    status = absl::ResourceExhaustedError("no memory to decode Parquet");
-  } catch (const std::exception& exception) {
-    status = Damaged(exception.what());
-  }
-  return error.ok() ? status : error;
-}
-
 arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> MakeReader(
     std::shared_ptr<ArrowFile> file, arrow::MemoryPool* pool,
     std::shared_ptr<parquet::FileMetaData> metadata, bool checksums = true) {
@@ -240,9 +197,9 @@ class ArrowParquetFile final : public ParquetFile {
       const auto group = metadata_->RowGroup(i);
       if (group->num_rows() < 0 ||
           static_cast<uint64_t>(group->num_rows()) > kMaxLineNumber - row) {
-        return Damaged(absl::StrCat("row group ", i, " has ", group->num_rows(),
-                                    " rows; a file has at most ",
-                                    kMaxLineNumber));
+        return DamagedTable(
+            absl::StrCat("row group ", i, " has ", group->num_rows(),
+                         " rows; a file has at most ", kMaxLineNumber));
       }
       if (group->num_rows() == 0) continue;
       int64_t begin = static_cast<int64_t>(file_size);
@@ -251,9 +208,9 @@ class ArrowParquetFile final : public ParquetFile {
       }
       const int64_t least = groups_.empty() ? 0 : groups_.back().offset;
       if (begin <= least || begin >= static_cast<int64_t>(file_size)) {
-        return Damaged(absl::StrCat("row group ", i, " begins at byte ", begin,
-                                    " of ", file_size,
-                                    ", the one before it at ", least));
+        return DamagedTable(absl::StrCat("row group ", i, " begins at byte ",
+                                         begin, " of ", file_size,
+                                         ", the one before it at ", least));
       }
       groups_.push_back({row, static_cast<uint64_t>(group->num_rows()),
                          static_cast<uint64_t>(begin)});
@@ -316,7 +273,7 @@ class ArrowParquetFile final : public ParquetFile {
     bool has_heads = false;
     // A codec that nobody knows is an exception; the decoder says so.
     const absl::Status none;
-    (void)Guard(none, [&] {
+    (void)GuardArrow(none, [&] {
       has_heads = HasImageHeads(*chunk);
       return arrow::Status::OK();
     });
@@ -324,7 +281,7 @@ class ArrowParquetFile final : public ParquetFile {
     auto memory = std::make_shared<GroupMemory>();
     PartialBytes partial(&file, *range);
     absl::Status failed;
-    const absl::Status read = Guard(failed, [&] {
+    const absl::Status read = GuardArrow(failed, [&] {
       return ReadImageHeads(*chunk, *metadata_->schema()->Column(leaves_.image),
                             read_head, &memory->pool, &partial, &failed);
     });
@@ -339,8 +296,8 @@ class ArrowParquetFile final : public ParquetFile {
         const auto heads, Decode(view, number, of_images, *memory, &partial));
     const auto joined = table->AddColumn(
         table->num_columns(), heads->schema()->field(0), heads->column(0));
-    if (!joined.ok()) return Damaged(joined.status().message());
-    return MapTable(*joined, std::nullopt, number, memory);
+    if (!joined.ok()) return DamagedTable(joined.status().message());
+    return MapTable(*joined, std::nullopt, mapping_, groups_[number], memory);
   }
 
  private:
@@ -390,7 +347,7 @@ class ArrowParquetFile final : public ParquetFile {
     std::optional<ImagePages> images;
     if (!leaves_.may_page) return images;
     absl::Status error;
-    const absl::Status found = Guard(error, [&]() -> arrow::Status {
+    const absl::Status found = GuardArrow(error, [&]() -> arrow::Status {
       const auto chunk =
           metadata_->RowGroup(numbers_[number])->ColumnChunk(leaves_.image);
       const parquet::ColumnDescriptor& column =
@@ -427,7 +384,8 @@ class ArrowParquetFile final : public ParquetFile {
       BALLAST_ASSIGN_OR_RETURN(table,
                                Decode(file, number, leaves_.all, *memory));
     }
-    return MapTable(table, std::move(images), number, memory);
+    return MapTable(table, std::move(images), mapping_, groups_[number],
+                    memory);
   }
 
   // The columns of `leaves`; the bytes of `partial` in place of the file's.
@@ -436,7 +394,7 @@ class ArrowParquetFile final : public ParquetFile {
       GroupMemory& memory, const PartialBytes* partial = nullptr) const {
     std::shared_ptr<arrow::Table> table;
     const auto in = std::make_shared<ArrowFile>(file, &memory.pool, partial);
-    BALLAST_RETURN_IF_ERROR(Guard(in->error(), [&]() -> arrow::Status {
+    BALLAST_RETURN_IF_ERROR(GuardArrow(in->error(), [&]() -> arrow::Status {
       ARROW_ASSIGN_OR_RAISE(
           const auto reader,
           MakeReader(in, &memory.pool, metadata_, partial == nullptr));
@@ -449,32 +407,6 @@ class ArrowParquetFile final : public ParquetFile {
       return table->Validate();
     }));
     return table;
-  }
-
-  // The caller frees the table before the memory, if this fails.
-  absl::StatusOr<std::shared_ptr<const ParquetRows>> MapTable(
-      const std::shared_ptr<arrow::Table>& table,
-      std::optional<ImagePages> images, size_t number,
-      const std::shared_ptr<GroupMemory>& memory) const {
-    const ParquetGroup& group = groups_[number];
-    if (static_cast<uint64_t>(table->num_rows()) != group.num_rows) {
-      return Damaged(absl::StrCat("a row group of ", group.num_rows,
-                                  " rows holds ", table->num_rows()));
-    }
-    for (const std::string& name : ColumnsToRead(mapping_)) {
-      if (images.has_value() && name == mapping_.images) continue;
-      const auto column = table->GetColumnByName(name);
-      if (column == nullptr || column->num_chunks() != 1) {
-        return Damaged(absl::StrCat("no values of column ", name));
-      }
-    }
-    const uint64_t bytes = memory->counted.bytes_allocated() +
-                           (images.has_value() ? images->bytes() : 0);
-    if (!mapping_.whole.empty()) {
-      return MapWholeRows(table, mapping_, group.first_row, bytes, memory);
-    }
-    return MapRows(table, std::move(images), mapping_, group.first_row, bytes,
-                   memory);
   }
 
   const std::shared_ptr<parquet::FileMetaData> metadata_;
@@ -525,6 +457,8 @@ absl::Status CheckParquetIsBuiltIn() { return absl::OkStatus(); }
 
 absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
     FileView file, const ParquetColumns& columns) {
+  BALLAST_ASSIGN_OR_RETURN(const bool is_arrow, IsArrowFile(file));
+  if (is_arrow) return OpenArrowFile(file, columns);
   // The footer keeps the pool, so it is one that lives as long as the process.
   arrow::MemoryPool* const pool = arrow::default_memory_pool();
   const auto in = std::make_shared<ArrowFile>(file, pool);
@@ -532,7 +466,7 @@ absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
   absl::StatusOr<RowMapping> mapping = absl::UnknownError("not read");
   std::shared_ptr<ArrowParquetFile> opened;
   absl::Status groups;
-  BALLAST_RETURN_IF_ERROR(Guard(in->error(), [&]() -> arrow::Status {
+  BALLAST_RETURN_IF_ERROR(GuardArrow(in->error(), [&]() -> arrow::Status {
     ARROW_ASSIGN_OR_RAISE(const auto reader, MakeReader(in, pool, nullptr));
     metadata = reader->parquet_reader()->metadata();
     std::shared_ptr<arrow::Schema> schema;

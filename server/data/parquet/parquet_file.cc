@@ -34,7 +34,7 @@ ParquetColumns GetParquetColumns(const v1::Source& source) {
     auto filter = ParseRowFilter(text);
     if (filter.ok()) columns.filters.push_back(*std::move(filter));
   }
-  columns.whole_rows = !source.recipe().empty();
+  columns.whole_rows = !source.recipe().empty() || source.has_form();
   if (columns.whole_rows) return columns;
   for (const FieldSpec& spec : GetFieldSpecs(source)) {
     columns.fields.push_back(spec.name);

@@ -39,7 +39,8 @@ const char* GetName(TurnShape shape);
 
 // The columns of Parquet files that make a sample.
 struct ParquetColumns {
-  // For a recipe: all columns, and nothing of the rest but the filters.
+  // For a recipe or a form: all columns, and nothing of the rest but the
+  // filters.
   bool whole_rows = false;
   // Both columns follow from the file's schema; the next three are unused.
   bool recognise = false;

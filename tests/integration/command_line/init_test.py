@@ -79,6 +79,70 @@ FORMS = {
         "docs: jsonl docs.jsonl",
     ),
 }
+# What a form of forms/ reads: the files, what is found, and the form's keys.
+VQA = {"image": "a.png", "question": "Rain?", "answers": ["Yes.", "No."]}
+ALPACA = {"instruction": "<image>Rain?", "input": "", "output": "Yes.", "images": ["a.png"]}
+TURNS = [{"who": "U", "says": "<image>Rain?"}, {"who": "A", "says": "Yes."}]
+DESCRIBED = {
+    "mine": {
+        "file_name": "mine.json",
+        "formatting": "sharegpt",
+        "columns": {"messages": "dialog", "images": "pics"},
+        "tags": {
+            "role_tag": "who",
+            "content_tag": "says",
+            "user_tag": "U",
+            "assistant_tag": "A",
+        },
+    }
+}
+BY_FORM = {
+    "vqa": (
+        {"train.jsonl": [VQA]},
+        "train: jsonl train.jsonl",
+        ['images: "image"', 'user: "question"', 'assistant: "answers[0]"'],
+    ),
+    "wrapped": (
+        {"train.json": json.dumps({"data": [VQA] * SAMPLES}, indent=2)},
+        "train: jsonl train.json",
+        ['name: "question_answer"'],
+    ),
+    "alpaca": (
+        {"train.json": json.dumps([ALPACA] * SAMPLES)},
+        "train: jsonl train.json",
+        ['name: "alpaca"'],
+    ),
+    "minicpm": (
+        {
+            "train.jsonl": [
+                {
+                    "image": {"<image_00>": "a.png"},
+                    "conversations": [{"role": "user", "content": "<image_00>Rain?"}, SAY],
+                }
+            ]
+        },
+        "train: jsonl train.jsonl",
+        ['name: "chat"', 'messages: "conversations"'],
+    ),
+    "image_folder": (
+        {"media/metadata.jsonl": [{"file_name": "a.png", "text": "Rain."}]},
+        "metadata: jsonl media/metadata.jsonl",
+        ['images: "file_name"', 'text: "text"'],
+    ),
+    "csv": (
+        {"train.csv": "image,caption\r\n" + 'a.png,"Rain, ""I say"""\r\n' * SAMPLES},
+        "train: csv train.csv",
+        ['name: "caption"', 'text: "caption"'],
+    ),
+    "dataset_info": (
+        {
+            "dataset_info.json": json.dumps(DESCRIBED),
+            "mine.json": json.dumps([{"dialog": TURNS, "pics": ["a.png"]}] * SAMPLES),
+        },
+        "mine: jsonl mine.json",
+        ['messages: "dialog"', 'role_key: "who"'],
+    ),
+}
 # Preference pairs: the files, what is found, and the form as it is named.
 NO = {"role": "assistant", "content": "No."}
 PAIRS = {
@@ -287,6 +351,29 @@ class InitTest(tools.ToolTest):
                 self.finds(folder, found, form in IMAGES, *own)
                 if form in AGENTS:
                     self.assertIn("chat_template: checkpoint", self.text(folder))
+
+    def test_forms_of_records_are_chosen_and_written(self):
+        for form, (files, found, keys) in BY_FORM.items():
+            with self.subTest(form):
+                folder = self.made(form, files)
+                self.finds(folder, found, True)
+                for key in keys:
+                    self.assertIn("      " + key, self.text(folder))
+
+    def test_a_text_beside_each_image(self):
+        folder = self.path("loose")
+        os.makedirs(folder)
+        for i in range(SAMPLES):
+            with open(f"{folder}/{i}.png", "wb") as file:
+                file.write(tools.picture())
+            self.write(f"loose/{i}.txt", f"Rain {i}.\n")
+        said, plan = self.runs(folder)
+        self.assertIn(f"{SAMPLES} samples in 1 file", said)
+        self.assertGreater(plan["totals"]["images"], 0)
+        (lines,) = glob.glob(folder + "/*_pairs.jsonl")
+        with open(lines, encoding="utf-8") as file:
+            first = json.loads(file.readline())
+        self.assertEqual(first, {"image": "0.png", "text": "Rain 0."})
 
     def test_every_form_of_pairs_is_found_and_named(self):
         for form, (files, found, named) in PAIRS.items():
@@ -508,11 +595,11 @@ class InitTest(tools.ToolTest):
         self.lines(folder + "/good.jsonl", rows)
         with open(folder + "/info.json", "w", encoding="utf-8") as file:
             json.dump([{"version": 1}], file)
-        self.lines(folder + "/prompts.jsonl", [{"prompt": "a", "response": "b"}])
+        self.lines(folder + "/prompts.jsonl", [{"first": "a", "second": "b"}])
         missing = [dict(row, image=["no/such.jpg"]) for row in rows]
         self.lines(folder + "/missing.jsonl", missing)
         said = self.ok("ballast-server", "init", folder, "--out", folder + "/ballast.yaml")
-        self.assertNotIn("info.json", said)
+        self.assertIn("left out info.json", said)
         self.assertRegex(said, r"prompts.jsonl: line 1: .*write `cook` in prompts_recipe.py")
         self.assertRegex(said, r"left out missing.jsonl: .* line 1: there is no no/such.jpg")
         self.assertRegex(said, r"the model: .*--model-dir")

@@ -105,6 +105,23 @@ TEST_F(ElementReaderTest, ReadsAcrossItsPieces) {
   EXPECT_EQ(Read(json + "]"), wanted);
 }
 
+// {"data": […]} as one file, and lines that each have such a list.
+TEST_F(ElementReaderTest, ReadsTheListOfAWrapper) {
+  EXPECT_THAT(Read("{\"data\": [{\"a\": 1}, {}]}\n"),
+              ElementsAre("1@10+8 {\"a\": 1}", "2@20+2 {}"));
+  const auto is_array = [](absl::string_view bytes) {
+    const std::string path = TestFolder() + "/wrapped";
+    WriteFile(path, bytes);
+    auto file = File::Open(path);
+    EXPECT_TRUE(file.ok()) << file.status();
+    return IsJsonArray(*file).value_or(false);
+  };
+  EXPECT_TRUE(is_array(" { \"data\" : [ {}]}"));
+  EXPECT_FALSE(is_array("{\"data\": [{}]}\n{\"data\": [{}]}\n"));
+  EXPECT_FALSE(is_array("{\"data\": [1]}"));
+  EXPECT_FALSE(is_array("{\"messages\": [{}]}"));
+}
+
 struct Kept {
   uint64_t number, offset, length;
   std::string text;

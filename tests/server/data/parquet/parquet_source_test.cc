@@ -44,6 +44,32 @@ TEST_F(ParquetSourceTest, RecognisesTheShapesOfOtherWriters) {
   }
 }
 
+// Arrow's own files, whose record batches are row groups.
+TEST_F(ParquetSourceTest, ReadsArrowsFiles) {
+  for (const char* name : {"stream.arrow", "file.arrow"}) {
+    SCOPED_TRACE(name);
+    const v1::Source source = GetSource(name);
+    EXPECT_EQ(Build(source).bad.size(), 0u);
+    ExpectSamples(name, *Open(source));
+  }
+}
+
+// A cut of a stream never looks like a shorter one.
+TEST_F(ParquetSourceTest, ACutStreamIsNone) {
+  const std::string whole = GetFile("stream.arrow");
+  const v1::Source source = GetSource("stream.arrow");
+  ParquetColumns columns;
+  columns.recognise = true;
+  for (size_t size = 8; size < whole.size(); size += 61) {
+    WriteFile(path_, whole.substr(0, size));
+    const auto file = File::Open(path_);
+    ASSERT_TRUE(file.ok());
+    const auto opened = OpenParquetFile(FileView(&*file), columns);
+    EXPECT_TRUE(size + 8 > whole.size() || absl::IsDataLoss(opened.status()))
+        << size << " " << opened.status();
+  }
+}
+
 // The rows of a file, each with an image's bytes wherever they lie, are those
 // of expected_rows.json.
 class ParquetRowsTest : public ParquetTest {

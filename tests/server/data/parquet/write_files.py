@@ -86,6 +86,15 @@ def finevision():
 
     samples = [(r + 1, messages(r), pictures(r)) for r in ROWS]
     write("finevision.parquet", table, samples, [0, 3, 6], row_group_size=3)
+    # As `datasets` writes its cache and save_to_disk, and as Feather's second version.
+    for name, open_writer in (
+        ("stream.arrow", pa.ipc.new_stream),
+        ("file.arrow", pa.ipc.new_file),
+    ):
+        path = os.path.join(out, name)
+        with open_writer(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=3)
+        expected[name] = expected["finevision.parquet"]
     # Rows 2 and 6 have a rating below 2 or none: 0-based 2, 3, 6 pass.
     passing = [s for s in samples if s[0] - 1 in (2, 3, 6)]
     write("filtered.parquet", table, passing, [0, 1, 2], row_group_size=3)

@@ -1,0 +1,53 @@
+#ifndef BALLAST_SERVER_COMMAND_INIT_CHOOSE_FORM_H_
+#define BALLAST_SERVER_COMMAND_INIT_CHOOSE_FORM_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "proto/config.pb.h"
+#include "server/data/record_parser.h"
+
+namespace ballast {
+
+// A form and what it makes of the first records of a source.
+struct FormTrial {
+  // With the keys that the records have, of those that the form knows.
+  v1::Source::Form form;
+  uint64_t good = 0;  // records that it explains
+  uint64_t for_own_template = 0;
+  std::string first_for_own_template;
+  std::string first_fault;  // of a record that it does not explain
+  // Of those that it explains.
+  uint64_t with_images = 0;
+  uint64_t most_images = 0;
+  uint64_t with_videos = 0;
+  uint64_t with_clips = 0;
+  uint64_t most_clips = 0;
+  uint64_t most_text = 0;
+  std::vector<std::string> paths;  // of media
+  // What it makes of the first record: its text with the places of images, and
+  // what is learnt. On one line.
+  std::string example;
+  // Another form that explains as many, by as many keys, otherwise; "": none.
+  std::string also;
+};
+
+// The form that explains the most of `records`: of `given`, or else of forms/;
+// among equals the one that reads the most of their keys, then the first one.
+// Pure.
+FormTrial ChooseForm(absl::Span<const RawRecord> records,
+                     absl::Span<const v1::Source::Form> given);
+
+// The forms that LLaMA-Factory's dataset_info.json describes, by the name of
+// their file. Empty if `json` is another file. Pure.
+struct DescribedForm {
+  std::string file_name;
+  v1::Source::Form form;
+};
+std::vector<DescribedForm> ReadDatasetInfo(const std::string& json);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INIT_CHOOSE_FORM_H_

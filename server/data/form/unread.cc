@@ -1,0 +1,208 @@
+#include "server/data/form/unread.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include <simdjson.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/data/jsonl/document_json.h"
+#include "server/data/jsonl/media_root.h"
+#include "server/data/jsonl/unread_keys.h"
+#include "server/sample/data_fault.h"
+
+namespace ballast {
+namespace {
+
+using ::simdjson::SUCCESS;
+using ::simdjson::dom::array;
+using ::simdjson::dom::element;
+using ::simdjson::dom::object;
+
+constexpr char kKind[] = "a key that the form does not read";
+
+template <typename List>
+bool IsAmong(absl::string_view word, const List& list) {
+  return std::count(std::begin(list), std::end(list), word) > 0;
+}
+
+constexpr absl::string_view kMarkValues[] = {
+    "objects",    "bbox", "bboxes",     "boxes",  "ref",
+    "ref-object", "refs", "ref_object", "region", "regions"};
+constexpr absl::string_view kVerdicts[] = {"label", "kto_tag", "is_desired",
+                                           "desirable", "is_correct"};
+constexpr absl::string_view kRejected[] = {
+    "rejected", "rejected_response", "rejected_messages", "rejected_answer",
+    "rejected_images"};
+constexpr absl::string_view kWeights[] = {"weight", "weights", "loss_weight",
+                                          "sample_weight", "loss"};
+constexpr absl::string_view kMasks[] = {"mask", "loss_mask", "train_mask",
+                                        "masks"};
+
+bool IsEmpty(const element& value) {
+  std::string_view text;
+  array list;
+  object map;
+  if (value.is_null()) return true;
+  if (value.get(text) == SUCCESS) return text.empty();
+  if (value.get(list) == SUCCESS) {
+    return std::all_of(list.begin(), list.end(), IsEmpty);
+  }
+  if (value.get(map) == SUCCESS) {
+    return std::all_of(map.begin(), map.end(),
+                       [](const auto& entry) { return IsEmpty(entry.value); });
+  }
+  return false;
+}
+
+// Lists of lists of lists of numbers.
+bool IsPixels(const element& value, int depth = 0) {
+  array list;
+  if (value.get(list) != SUCCESS) return depth >= 3 && value.is_number();
+  return list.size() > 0 && IsPixels(list.at(0).value_unsafe(), depth + 1);
+}
+
+absl::string_view FirstText(const element& value) {
+  std::string_view text;
+  array list;
+  if (value.get(text) == SUCCESS) return View(text);
+  if (value.get(list) == SUCCESS && list.size() > 0) {
+    return FirstText(list.at(0).value_unsafe());
+  }
+  return "";
+}
+
+// A short text without line feeds, as a path or an address is.
+bool IsName(absl::string_view text) {
+  return !text.empty() && text.size() < 4096 && !LooksLikeMedia(text) &&
+         text.find('\n') == text.npos;
+}
+
+class Account {
+ public:
+  Account(bool has_media, const GetKeyUse& use)
+      : has_media_(has_media), use_(use) {}
+
+  absl::Status Check(const object& root, const std::string& prefix,
+                     int depth) const {
+    bool describes_picture = false;
+    for (const auto& [key, value] : root) {
+      describes_picture |= DescribesPicture(View(key)) && !value.is_null();
+    }
+    for (const auto& [key, value] : root) {
+      const std::string path = absl::StrCat(prefix, View(key));
+      const KeyUse use = use_(path);
+      if (use == KeyUse::kRead || IsEmpty(value)) continue;
+      object map;
+      const bool is_map = value.get(map) == SUCCESS;
+      if (is_map && IsMedium(map)) {
+        return Fault(path, "holds bytes", "images");
+      }
+      if (use != KeyUse::kWithin) {
+        BALLAST_RETURN_IF_ERROR(
+            CheckValue(path, View(key), value, describes_picture));
+      }
+      constexpr int kDepth = 3;
+      if (is_map && depth < kDepth) {
+        BALLAST_RETURN_IF_ERROR(Check(map, absl::StrCat(path, "."), depth + 1));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static bool IsMedium(const object& map) {
+    element number;
+    return map.at_key("$ballast.media").get(number) == SUCCESS;
+  }
+
+  static absl::Status Fault(absl::string_view path, absl::string_view what,
+                            absl::string_view reads) {
+    const std::string key = Printable(path);
+    return OfKind(
+        DataFaultError(absl::StrCat(
+            "key `", key, "` ", what,
+            ", and the form does not read it; write `",
+            reads.empty() ? ""
+                          : absl::StrCat("form.", reads, ": ", key, "` or `"),
+            "form.ignore: ", key, "` into the source")),
+        kKind);
+  }
+
+  absl::Status CheckValue(const std::string& path, absl::string_view key,
+                          const element& value, bool describes_picture) const {
+    const std::string name = absl::AsciiStrToLower(key);
+    const absl::string_view text = FirstText(value);
+    if (LooksLikeMedia(text)) {
+      return Fault(path, "holds media as text", "images");
+    }
+    if (IsPixels(value)) {
+      return Fault(path, "seems to hold an array of pixels", "");
+    }
+    const bool is_said = !value.is_number() && !value.is_bool();
+    if (IsMediaKey(key) && is_said && !(has_media_ && IsName(text))) {
+      return Fault(path, "seems to hold media or to name them", "images");
+    }
+    if (!has_media_ && (NamesMedia(text) ||
+                        (IsAddressKey(key) && absl::StrContains(text, "://") &&
+                         (describes_picture || IsMediaAddress(text))))) {
+      return Fault(path,
+                   absl::StrCat("names a file or the address of a picture, ",
+                                Printable(text)),
+                   "images");
+    }
+    if (IsAmong(name, kMarkValues)) {
+      return Fault(path, "seems to hold values of marks in the texts", "");
+    }
+    bool verdict = true;
+    if (IsAmong(name, kVerdicts) && value.get(verdict) == SUCCESS && !verdict) {
+      return Fault(path, "is false, which marks the answer as undesired", "");
+    }
+    if (IsAmong(name, kRejected)) {
+      return Fault(path, "seems to be an answer that is not preferred", "");
+    }
+    double weight = 1;
+    if (IsAmong(name, kWeights) &&
+        (value.get(weight) != SUCCESS || weight != 1) && !value.is_string()) {
+      return Fault(path, "seems to weigh what is learnt", "");
+    }
+    if (IsAmong(name, kMasks)) {
+      return Fault(path, "seems to mask what is learnt", "");
+    }
+    return absl::OkStatus();
+  }
+
+  const bool has_media_;
+  const GetKeyUse& use_;
+};
+
+}  // namespace
+
+bool LooksLikeMedia(absl::string_view text) {
+  // JPEG, PNG, GIF, RIFF, TIFF and BMP, in base64; shorter texts are words.
+  constexpr size_t kShortest = 64;
+  constexpr absl::string_view kHeads[] = {
+      "/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR", "SUkqA", "TU0AK", "Qk0"};
+  if (absl::StartsWith(text, "data:image/") ||
+      absl::StartsWith(text, "data:video/") ||
+      absl::StartsWith(text, "data:audio/")) {
+    return true;
+  }
+  return text.size() >= kShortest &&
+         text.substr(0, kShortest).find_first_of(" \t") == text.npos &&
+         std::any_of(std::begin(kHeads), std::end(kHeads),
+                     [text](absl::string_view head) {
+                       return absl::StartsWith(text, head);
+                     });
+}
+
+absl::Status CheckEveryKey(const object& root, bool has_media,
+                           const GetKeyUse& use) {
+  return Account(has_media, use).Check(root, "", 0);
+}
+
+}  // namespace ballast

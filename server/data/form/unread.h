@@ -1,0 +1,35 @@
+#ifndef BALLAST_SERVER_DATA_FORM_UNREAD_H_
+#define BALLAST_SERVER_DATA_FORM_UNREAD_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace simdjson::dom {
+class object;
+}
+
+namespace ballast {
+
+// Every key of a record is accounted for. One that no form reads is harmless
+// only if it cannot be media, values of marks or a verdict on the answer, by
+// its name and its value. Pure. `read`: whether the form reads or ignores the
+// key, or only keys within it ("within").
+enum class KeyUse { kUnread, kWithin, kRead };
+using GetKeyUse = std::function<KeyUse(const std::string& path)>;
+
+// Errors: a data fault that names the key, what it was taken for, and the two
+// lines that settle it. `has_media`: the sample has some, so that names and
+// addresses of media are those of its own.
+absl::Status CheckEveryKey(const simdjson::dom::object& root, bool has_media,
+                           const GetKeyUse& use);
+
+// Whether a text is a medium in base64, by its first letters, or a `data:`
+// address of one.
+bool LooksLikeMedia(absl::string_view text);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DATA_FORM_UNREAD_H_

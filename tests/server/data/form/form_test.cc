@@ -1,0 +1,293 @@
+// Expected samples are written by hand from the formats' own descriptions.
+#include "server/data/form/form.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "server/data/form/forms.h"
+#include "server/sample/data_fault.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Json = nlohmann::json;
+
+v1::Source::Form Named(const std::string& name) {
+  v1::Source::Form form;
+  form.set_name(name);
+  return form;
+}
+
+absl::StatusOr<FormSample> Read(const v1::Source::Form& form,
+                                RecipeRecord record,
+                                std::vector<std::string> fields = {}) {
+  const auto reader = FormReader::Create(form, std::move(fields));
+  if (!reader.ok()) return reader.status();
+  return reader->Read(record);
+}
+
+absl::StatusOr<FormSample> ReadLine(const v1::Source::Form& form,
+                                    const std::string& json) {
+  RecipeRecord record;
+  record.text = json;
+  return Read(form, std::move(record));
+}
+
+// Roles and texts of a conversation, and images, or the fault.
+std::string Turns(const absl::StatusOr<FormSample>& made) {
+  if (!made.ok()) return std::string(made.status().message());
+  std::string all;
+  if (made->sample.is_document) {
+    all = absl::StrCat("document: ", made->sample.text);
+  } else {
+    const Json json = Json::parse(made->sample.text);
+    for (const Json& turn : json["messages"]) {
+      absl::StrAppend(
+          &all, all.empty() ? "" : " | ", turn["role"].get<std::string>(), ": ",
+          turn["content"].is_string() ? turn["content"].get<std::string>()
+                                      : turn["content"].dump());
+    }
+  }
+  for (const CookedSample::Medium& image : made->sample.images) {
+    if (const auto* path = std::get_if<std::string>(&image)) {
+      absl::StrAppend(&all, " [", *path, "]");
+    } else {
+      absl::StrAppend(&all, " [#", std::get<uint32_t>(image), "]");
+    }
+  }
+  return all;
+}
+
+// 48 bytes that begin as a JPEG does: 64 characters of base64.
+std::string Jpeg() { return "\xff\xd8\xff" + std::string(45, 'x'); }
+
+TEST(FormTest, ReadsEachFormOfTheFolder) {
+  struct Case {
+    const char* form;
+    const char* json;
+    const char* made;
+  };
+  const Case kCases[] = {
+      {"chat",
+       R"({"image": "a.jpg", "conversations": [{"from": "human", "value":
+          "<image>\nWhat?"}, {"from": "gpt", "value": "Red."}], "system": "Be brief."})",
+       "system: Be brief. | user: <image>\nWhat? | assistant: Red. [a.jpg]"},
+      {"chat",
+       R"({"image": {"<image_00>": "a.jpg", "<image_01>": "b.jpg"}, "conversations":
+          [{"role": "user", "content": "<image_01> or <image_00>?"},
+           {"role": "assistant", "content": "Red."}]})",
+       "user: <image> or <image>? | assistant: Red. [b.jpg] [a.jpg]"},
+      {"chat",
+       R"({"images": ["a.jpg", "b.jpg"], "conversation":
+          [{"role": "<|User|>", "content": "<image_placeholder><image_placeholder>Both?"},
+           {"role": "<|Assistant|>", "content": "Red."}]})",
+       "user: <image><image>Both? | assistant: Red. [a.jpg] [b.jpg]"},
+      {"chat",
+       R"({"images": ["a.jpg", "b.jpg"], "messages":
+          [{"role": "user", "content": "<image_2> and <image_1>"},
+           {"role": "assistant", "content": "Red."}]})",
+       "user: <image> and <image> | assistant: Red. [b.jpg] [a.jpg]"},
+      {"alpaca",
+       R"({"instruction": "Describe", "input": "it", "output": "Red.", "images": ["a.jpg"],
+          "history": [["Q", "A"]]})",
+       "user: <image>Q | assistant: A | user: Describe\nit | assistant: Red. "
+       "[a.jpg]"},
+      {"question_answer",
+       R"({"image": "a.jpg", "question": "What?", "answers": ["Red", "Blue"]})",
+       "user: <image>What? | assistant: Red [a.jpg]"},
+      {"question_answer",
+       R"({"query": "<image>Q", "response": 5, "images": [{"path": "a.jpg", "bytes": null}]})",
+       "user: <image>Q | assistant: 5 [a.jpg]"},
+      {"question_answer",
+       R"({"prompt": [{"role": "user", "content": "<image>Q"}], "images": ["a.jpg"],
+          "completion": [{"role": "assistant", "content": "Red"}]})",
+       "user: <image>Q | assistant: Red [a.jpg]"},
+      {"caption", R"({"file_name": "a.jpg", "text": "cap"})",
+       "document: <image>cap [a.jpg]"},
+      {"caption", R"({"image": "a.jpg", "captions": ["one", "two"]})",
+       "document: <image>one [a.jpg]"},
+  };
+  for (const Case& each : kCases) {
+    EXPECT_EQ(Turns(ReadLine(Named(each.form), each.json)), each.made)
+        << each.json;
+  }
+}
+
+TEST(FormTest, ReadsImagesInEverySpelling) {
+  const std::string base64 = absl::Base64Escape(Jpeg());
+  const std::pair<std::string, std::string> kSpellings[] = {
+      {R"("a.jpg")", "[a.jpg]"},
+      {R"({"bytes": null, "path": "a.jpg"})", "[a.jpg]"},
+      {R"({"url": "a.jpg"})", "[a.jpg]"},
+      {R"({"image_url": {"url": "a.jpg"}})", "[a.jpg]"},
+      {Json(base64).dump(), "[#0]"},
+      {Json("data:image/jpeg;base64," + base64).dump(), "[#0]"},
+      {R"({"path": "a.jpg", "bytes": ")" + base64 + R"("})", "[#0]"},
+  };
+  for (const auto& [value, image] : kSpellings) {
+    const auto made =
+        ReadLine(Named("caption"),
+                 absl::StrCat(R"({"text": "t", "image": )", value, "}"));
+    EXPECT_EQ(Turns(made), absl::StrCat("document: <image>t ", image)) << value;
+    if (image == "[#0]") EXPECT_THAT(made->media, ElementsAre(Jpeg()));
+    const auto part = ReadLine(
+        Named("chat"),
+        absl::StrCat(R"({"messages": [{"role": "user", "content": [{"type":
+            "image", "image": )",
+                     value, R"(}]}, {"role": "assistant", "content": "A"}]})"));
+    EXPECT_THAT(Turns(part), HasSubstr(image)) << value;
+  }
+}
+
+// Media are parts of the record, by number: none is copied.
+TEST(FormTest, ReadsRowsAndMembers) {
+  RecipeRecord row;
+  row.kind = RecipeRecord::Kind::kRow;
+  row.text = R"({"image": {"bytes": {"$ballast.media": 0}, "path": null},
+      "question": {"en": "What?"}, "answers": ["Red"]})";
+  row.parts = {{"image", 9, std::nullopt}};
+  v1::Source::Form form;
+  form.add_images("image");
+  form.add_user("question.en");
+  form.add_assistant("answers[0]");
+  const auto made = Read(form, row);
+  EXPECT_EQ(Turns(made), "user: <image>What? | assistant: Red [#0]");
+  EXPECT_THAT(made->media, IsEmpty());
+
+  RecipeRecord members;
+  members.kind = RecipeRecord::Kind::kMembers;
+  members.text = "000";
+  members.parts = {{"jpg", 9, std::nullopt},
+                   {"json", 9, R"({"caption": "A cat", "url": "http://x/y.jpg",
+                       "similarity": NaN, "key": 123456789012345678901234})"}};
+  EXPECT_EQ(Turns(Read(Named("caption"), members)),
+            "document: <image>A cat [#0]");
+  members.parts[1].bytes =
+      R"([{"from": "human", "value": "<image>Q"}, {"from": "gpt", "value": "A"}])";
+  EXPECT_EQ(Turns(Read(Named("chat"), members)),
+            "user: <image>Q | assistant: A [#0]");
+}
+
+TEST(FormTest, AccountsForEveryKey) {
+  const std::string base64 = absl::Base64Escape(Jpeg());
+  const std::string kCulprits[] = {
+      R"("label": false)",
+      R"("kto_tag": false)",
+      R"("objects": {"bbox": [[1, 2, 3, 4]]})",
+      R"("depth_image": {"path": "d.png"})",
+      absl::StrCat(R"("extra": ")", base64, R"(")"),
+      R"("pixels3": [[[1, 2, 3]]])",
+      R"("rejected": "No.")",
+      R"("weight": 0)",
+      R"("loss_mask": [0, 1])",
+      R"("meta": {"second_picture": ["x", "y"]})",
+  };
+  v1::Source::Form form = Named("chat");
+  for (const std::string& culprit : kCulprits) {
+    const std::string json = absl::StrCat(
+        R"({"messages": [{"role": "user", "content": "Q"},
+            {"role": "assistant", "content": "A"}], )",
+        culprit, "}");
+    const std::string key =
+        culprit.substr(1, culprit.find('"', 1) - 1) == "meta"
+            ? "meta.second_picture"
+            : culprit.substr(1, culprit.find('"', 1) - 1);
+    const auto made = ReadLine(form, json);
+    EXPECT_TRUE(IsDataFault(made.status())) << culprit;
+    EXPECT_THAT(std::string(made.status().message()),
+                AllOf(HasSubstr(absl::StrCat("key `", key)),
+                      HasSubstr(absl::StrCat("form.ignore: ", key))));
+    v1::Source::Form ignoring = form;
+    ignoring.add_ignore(key);
+    EXPECT_TRUE(ReadLine(ignoring, json).ok()) << culprit;
+  }
+  // Facts, true verdicts, and what says nothing.
+  EXPECT_TRUE(ReadLine(form, R"({"messages": [{"role": "user", "content": "Q"},
+      {"role": "assistant", "content": "A"}], "label": true, "weight": 1,
+      "image_id": 5, "id": "x", "width": 9, "objects": null, "rejected": "",
+      "mask": []})")
+                  .ok());
+}
+
+// Pages have an address; pictures without media have only that.
+TEST(FormTest, AddressesOfPicturesAreNotText) {
+  EXPECT_FALSE(ReadLine(Named("caption"),
+                        R"({"url": "http://x/1", "text": "cap", "width": 9})")
+                   .ok());
+  EXPECT_TRUE(ReadLine(Named("caption"),
+                       R"({"url": "http://x/1.html", "text": "page"})")
+                  .ok());
+}
+
+TEST(FormTest, SaysWhatIsMissing) {
+  EXPECT_THAT(Turns(ReadLine(Named("question_answer"),
+                             R"({"question": "Q", "reply": "A"})")),
+              AllOf(HasSubstr("form.assistant"), HasSubstr("`reply`")));
+  v1::Source::Form form;
+  form.add_user("q");
+  form.add_assistant("a");
+  EXPECT_THAT(Turns(ReadLine(form, R"({"q": "Q", "a": ["A", "B"]})")),
+              HasSubstr("`a[0]`"));
+  EXPECT_THAT(Turns(ReadLine(Named("chat"),
+                             R"({"image": "a.jpg", "messages": [{"role": "user",
+      "content": "Q"}, {"role": "assistant", "content": "A"}]})")),
+              HasSubstr("<image>"));
+}
+
+TEST(FormTest, RefusesFormsThatSayNothing) {
+  EXPECT_FALSE(FormReader::Create(Named("none_such"), {}).ok());
+  EXPECT_FALSE(FormReader::Create(v1::Source::Form(), {}).ok());
+  v1::Source::Form form;
+  form.set_text("a..b");
+  EXPECT_FALSE(FormReader::Create(form, {}).ok());
+  form.set_text("a[x]");
+  EXPECT_FALSE(FormReader::Create(form, {}).ok());
+  form.set_text("a[0");
+  EXPECT_FALSE(FormReader::Create(form, {}).ok());
+  form.set_text("a");
+  EXPECT_TRUE(FormReader::Create(form, {}).ok());
+  form.add_messages("b");
+  EXPECT_FALSE(FormReader::Create(form, {}).ok());
+}
+
+TEST(FormTest, KeysOfOnesOwnReplaceThoseOfTheName) {
+  v1::Source::Form form = Named("chat");
+  form.add_images("picture");
+  const auto whole = CompleteForm(form);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_THAT(whole->images(), ElementsAre("picture"));
+  EXPECT_GT(whole->roles().user_size(), 0);
+  EXPECT_GT(whole->marks().image_size(), 0);
+  EXPECT_EQ(FormYaml(form), R"({name: "chat", images: "picture"})");
+}
+
+TEST(FormTest, FieldsTravelWithTheSample) {
+  RecipeRecord record;
+  record.text = R"({"messages": [{"role": "user", "content": "Q"},
+      {"role": "assistant", "content": "A"}], "weight": 0.5})";
+  const auto made = Read(Named("chat"), record, {"weight"});
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(Json::parse(made->sample.text)["weight"], 0.5);
+}
+
+TEST(FormTest, ToolsAreNotLost) {
+  const auto made = ReadLine(Named("chat"), R"({"messages": [{"role": "user",
+      "content": "Q"}, {"role": "assistant", "content": "A"}],
+      "tools": [{"name": "f"}]})");
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(Json::parse(made->sample.text)["tools"][0]["name"], "f");
+}
+
+}  // namespace
+}  // namespace ballast
