@@ -178,6 +178,7 @@ async function search(name) {
 
 async function show() {
   const hash = location.hash;
+  if (await browse(hash)) return;
   if (await follow(hash)) return;
   const [, name, number] = /^#(\w+)\/(\d+)$/.exec(hash) || [null, job.splits[0].name, '0'];
   const split = splitOf(name);
@@ -246,6 +247,7 @@ async function start() {
       fail(error.message);
     }
   });
+  prepare_gallery();
   addEventListener('hashchange', show);
   addEventListener('keydown', event => {
     if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -21,6 +21,7 @@
 #include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
 #include "server/command/preview/crop_overlay.h"
+#include "server/command/preview/gallery.h"
 #include "server/command/preview/preview_html.h"
 #include "server/media/encode.h"
 #include "server/media/image/image.h"
@@ -96,8 +97,10 @@ constexpr size_t kKept = 4;
 constexpr absl::Duration kLongestSearch = absl::Seconds(20);
 constexpr size_t kMaxMatches = 20;
 constexpr const char* kPaths[] = {
-    "/api/job",   "/api/find",   "/api/image", "/api/sample", "/api/crop",
-    "/api/crops", "/api/search", "/api/rank",  "/api/clip",   "/api/audio"};
+    "/api/job",       "/api/find",  "/api/image",   "/api/sample",
+    "/api/crop",      "/api/crops", "/api/search",  "/api/rank",
+    "/api/clip",      "/api/audio", "/api/gallery", "/api/card",
+    "/api/thumbnail", "/api/bad"};
 
 using SharedView = std::shared_ptr<const SampleView>;
 
@@ -199,11 +202,19 @@ HttpResponse Refuse(const absl::Status& why) {
 class PreviewData {
  public:
   PreviewData(const OpenedJob* job, const SampleViewer* viewer)
-      : job_(job), viewer_(viewer), recent_(viewer) {}
+      : job_(job), viewer_(viewer), recent_(viewer), gallery_(job) {}
 
   absl::StatusOr<HttpResponse> Answer(const HttpRequest& request) {
     if (request.path == "/api/job") return JsonAnswer(JobJson(*job_));
     BALLAST_ASSIGN_OR_RETURN(const v1::Split split, GetSplit(request));
+    if (request.path == "/api/bad") {
+      const auto cause = request.query.find("cause");
+      return JsonAnswer(
+          gallery_.BadJson(cause == request.query.end() ? "" : cause->second));
+    }
+    if (request.path == "/api/gallery") return ShowGallery(request);
+    if (request.path == "/api/card") return Card(request);
+    if (request.path == "/api/thumbnail") return Thumbnail(request);
     if (request.path == "/api/find") return Find(request, split);
     if (request.path == "/api/search") return Search(request, split);
     if (request.path == "/api/rank") return Rank(request, split);
@@ -276,6 +287,46 @@ class PreviewData {
                              SamplesOfRank(*job_, place));
     return JsonAnswer(nlohmann::ordered_json{{"reads", samples.reads},
                                              {"trains_on", samples.trains_on}});
+  }
+
+  absl::StatusOr<HttpResponse> ShowGallery(const HttpRequest& request) {
+    BALLAST_ASSIGN_OR_RETURN(const std::string source,
+                             Parameter(request, "source"));
+    const auto text = [&](const char* name) {
+      const auto found = request.query.find(name);
+      return found == request.query.end() ? std::string() : found->second;
+    };
+    GalleryFilter filter;
+    filter.only = text("only");
+    filter.order = text("order");
+    for (const auto& [name, number] : {std::pair{"least", &filter.least_tokens},
+                                       std::pair{"most", &filter.most_tokens},
+                                       std::pair{"from", &filter.from}}) {
+      if (text(name).empty()) continue;
+      BALLAST_ASSIGN_OR_RETURN(*number, Number(request, name));
+    }
+    BALLAST_ASSIGN_OR_RETURN(std::string json,
+                             gallery_.PageJson(source, filter));
+    return JsonAnswer(std::move(json));
+  }
+
+  absl::StatusOr<HttpResponse> Card(const HttpRequest& request) const {
+    BALLAST_ASSIGN_OR_RETURN(const std::string source,
+                             Parameter(request, "source"));
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t sample, Number(request, "sample"));
+    BALLAST_ASSIGN_OR_RETURN(std::string json,
+                             gallery_.CardJson(source, sample));
+    return JsonAnswer(std::move(json));
+  }
+
+  absl::StatusOr<HttpResponse> Thumbnail(const HttpRequest& request) const {
+    BALLAST_ASSIGN_OR_RETURN(const std::string source,
+                             Parameter(request, "source"));
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t sample, Number(request, "sample"));
+    HttpResponse response;
+    response.content_type = "image/png";
+    BALLAST_ASSIGN_OR_RETURN(response.body, gallery_.Thumbnail(source, sample));
+    return response;
   }
 
   // The image of the parameter `image`, as stored.
@@ -356,6 +407,7 @@ class PreviewData {
   const OpenedJob* const job_;
   const SampleViewer* const viewer_;
   RecentViews recent_;
+  Gallery gallery_;
 };
 
 }  // namespace

@@ -66,6 +66,11 @@ absl::StatusOr<RankSamples> SamplesOfRank(const OpenedJob& job,
 //   /api/find?split=train&source=docs&sample=5          {"position": n}
 //   /api/search?split=train&name=000123                 {"matches": [{source,
 //                          sample, name}], "looked_at": n, "complete": bool}
+//   /api/gallery?source=docs&only=nothing_learnt&least=0&most=99&order=cost&from=0
+//                          Gallery::PageJson; all but the source may lack
+//   /api/card?source=docs&sample=5                      Gallery::CardJson
+//   /api/thumbnail?source=docs&sample=5                 a PNG file
+//   /api/bad?cause=CAUSE                                Gallery::BadJson
 //   /api/rank?split=train&module=vision&rank=0&step=3&micro_batch=0
 //                          {"reads": [positions], "trains_on": [positions]}
 //   /api/crop?split=train&position=17&crop=0            a PNG file

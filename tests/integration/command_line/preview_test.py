@@ -362,6 +362,78 @@ class PreviewTest(Preview, tools.CorpusTest):
             },
         )
 
+    def test_the_gallery_has_what_each_samples_own_page_has(self):
+        views = {}
+        for position in range(tools.SAMPLES):
+            view = self.json("/api/sample", position=position)
+            views[view["ordinal"]] = view
+        found = []
+        while len(found) < tools.SAMPLES:
+            page = self.json("/api/gallery", source="docs", **{"from": len(found)})
+            self.assertEqual(page["samples"], tools.SAMPLES)
+            self.assertEqual(page["matches"], tools.SAMPLES)
+            found += page["shown"]
+        self.assertEqual([s["ordinal"] for s in found], list(range(tools.SAMPLES)))
+        for sample in found:
+            view = views[sample["ordinal"]]
+            for key in ("tokens", "label_tokens"):
+                self.assertEqual(sample[key], view[key])
+            self.assertEqual(sample["images"], len(view["images"]))
+            pixels = sum(image["width"] * image["height"] for image in view["images"])
+            self.assertEqual(sample["pixels"], pixels)
+            self.assertAlmostEqual(sample["cost"], sum(m["cost"] for m in view["modules"]))
+        for title, key in (("tokens", "tokens"), ("images", "images"), ("pixels", "pixels")):
+            width, counts = page["histograms"][title].values()
+            expected = [0] * len(counts)
+            for sample in found:
+                expected[sample[key] // width] += 1
+            self.assertEqual(counts, expected)
+
+        tokens = sorted(sample["tokens"] for sample in found)
+        for only, passes in (
+            ("images", lambda s: s["images"]), ("text", lambda s: not s["images"]),
+            ("nothing_learnt", lambda s: not s["label_tokens"]),
+        ):  # fmt: skip
+            page = self.json("/api/gallery", source="docs", only=only, least=tokens[4],
+                             most=tokens[-4], order="tokens")  # fmt: skip
+            chosen = [s for s in found if passes(s) and tokens[4] <= s["tokens"] <= tokens[-4]]
+            chosen.sort(key=lambda s: -s["tokens"])
+            self.assertEqual(page["matches"], len(chosen))
+            self.assertEqual(page["shown"], chosen[:24])
+        self.assertEqual(self.refused("/api/gallery", source="x")[0], 404)
+        self.assertEqual(self.refused("/api/gallery", source="docs", only="x")[0], 400)
+        self.assertEqual(self.refused("/api/gallery", source="docs", order="x")[0], 400)
+
+    def test_a_card_has_the_picture_and_its_name(self):
+        view = self.image_positions(1)[0]
+        place = {"source": "docs", "sample": view["ordinal"]}
+        card = self.json("/api/card", **place)
+        self.assertEqual((card["name"], card["fault"]), (view["name"], ""))
+        self.assertEqual((card["turned"], card["transparent"]), (False, False))
+        kind, picture = self.get("/api/thumbnail", **place)
+        self.assertEqual(kind, "image/png")
+        width, height = rgb_of_png(picture)[:2]
+        self.assertEqual(max(width, height), 192)
+        image = view["images"][0]
+        self.assertAlmostEqual(width / height, image["width"] / image["height"], delta=0.05)
+        self.assertEqual(self.refused("/api/card", source="docs", sample=10**6)[0], 404)
+        self.assertEqual(self.json("/api/bad"), {"sources": []})
+
+    @unittest.skipIf(shutil.which("chromium") is None, "not installed: chromium")
+    def test_a_browser_shows_the_gallery(self):
+        done = subprocess.run(
+            ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
+             "--user-data-dir=" + self.path("chromium-gallery"),
+             "--virtual-time-budget=8000", "--dump-dom", f"{self.http}/#gallery/docs"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=180, check=False,
+        )  # fmt: skip
+        shown = done.stdout.decode()
+        self.assertIn(f"Samples 1 to 24 of {tools.SAMPLES}", shown)
+        self.assertIn('href="#docs:5"', shown)
+        self.assertIn("/api/thumbnail?source=docs", shown)
+        self.assertIn('aria-label="samples by pixels"', shown)
+        self.assertNotIn("Refused to", done.stderr.decode())
+
     @unittest.skipIf(shutil.which("chromium") is None, "not installed: chromium")
     def test_the_links_of_a_servers_page_lead_to_samples(self):
         for link, expected in (
