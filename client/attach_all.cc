@@ -1,6 +1,10 @@
 #include "client/attach_all.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +14,7 @@
 #include "client/schedule_source.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "common/table.h"
 #include "common/threads.h"
 #include "proto/schedule/fingerprint.h"
 
@@ -182,6 +187,39 @@ absl::StatusOr<v1::AttachResponse> AttachNow(
   return WithAllRevisions(servers, answers, *first);
 }
 
+// Says why no server answers: on a terminal in one line that is written over,
+// elsewhere as an event at once, then after twice the time.
+class WaitingLine {
+ public:
+  ~WaitingLine() {
+    if (begun_) std::fputs("\n", stderr);
+  }
+
+  void Say(absl::string_view why, absl::Duration waited) {
+    const bool shown = CurrentLogLevel() == LogLevel::kDebug ||
+                       CurrentLogLevel() == LogLevel::kInfo;
+    winsize size = {};
+    if (shown && CurrentLogFormat() == LogFormat::kText &&
+        isatty(STDERR_FILENO) && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0) {
+      const size_t width = size.ws_col > 1 ? size.ws_col - 1 : 79;
+      const std::string line =
+          OneLine(absl::StrCat("waiting for a server for ",
+                               absl::ToInt64Seconds(waited), " s: ", why));
+      std::fputs(absl::StrCat("\r\x1b[K", line.substr(0, width)).c_str(),
+                 stderr);
+      begun_ = true;
+      return;
+    }
+    if (waited < due_) return;
+    LogInfo("waiting for a server: ", why);
+    due_ = 2 * waited;
+  }
+
+ private:
+  bool begun_ = false;                         // the line on the terminal
+  absl::Duration due_ = absl::ZeroDuration();  // of the next event
+};
+
 }  // namespace
 
 absl::StatusOr<v1::AttachResponse> AttachAll(
@@ -193,6 +231,7 @@ absl::StatusOr<v1::AttachResponse> AttachAll(
   }
   const std::unique_ptr<Sleeper> sleeper = clock->NewSleeper();
   const absl::Time start = clock->Now();
+  WaitingLine waiting;
   while (true) {
     absl::StatusOr<v1::AttachResponse> answer =
         AttachNow(servers, role, expected);
@@ -200,7 +239,7 @@ absl::StatusOr<v1::AttachResponse> AttachAll(
         clock->Now() - start + kPause > patience) {
       return answer;
     }
-    LogInfo("waiting for a server: ", answer.status().message());
+    waiting.Say(answer.status().message(), clock->Now() - start);
     sleeper->Sleep(kPause);
   }
 }

@@ -259,7 +259,8 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> GrpcBatchFetcher::Receive() {
                             end.message());
       }
       default:
-        return absl::InternalError("the server sent a message of no kind");
+        return absl::InternalError(
+            "the server sent an empty or unknown PullResponse");
     }
   }
 }

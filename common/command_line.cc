@@ -1,5 +1,7 @@
 #include "common/command_line.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -37,17 +39,27 @@ struct HelpPage {
   std::string footer;
 };
 
-constexpr size_t kWidth = 80;
+// Columns of --help: the terminal's, of at least 60 and at most 120; elsewhere
+// 80.
+size_t HelpWidth() {
+  winsize size = {};
+  if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 ||
+      size.ws_col == 0) {
+    return 80;
+  }
+  return std::clamp<size_t>(size.ws_col, 60, 120);
+}
 
-// Joins `pieces` with spaces into lines of kWidth: the first after `head`, the
-// others indented by `indent`.
+// Joins `pieces` with spaces into lines of HelpWidth: the first after `head`,
+// the others indented by `indent`.
 std::string Fill(std::string head, const std::vector<std::string>& pieces,
                  size_t indent) {
+  const size_t width = HelpWidth();
   std::string text;
   std::string line = std::move(head);
   bool empty = true;  // except for its head or indent
   for (const std::string& piece : pieces) {
-    if (!empty && line.size() + 1 + piece.size() > kWidth) {
+    if (!empty && line.size() + 1 + piece.size() > width) {
       absl::StrAppend(&text, line, "\n");
       line = std::string(indent, ' ');
       empty = true;
@@ -99,8 +111,8 @@ std::string Usage(const HelpPage& page) {
 
 // Formats the page: description, a usage line with every option, required
 // options separate from the others, subcommands with the first sentence of
-// their descriptions, and the footer. At most 80 columns, if the given texts
-// allow it. Pure.
+// their descriptions, and the footer. At most HelpWidth columns, if the given
+// texts allow it. Pure.
 std::string HelpText(const HelpPage& page) {
   std::string text = absl::StrCat(page.description, "\n\n", Usage(page));
   size_t column = 0;

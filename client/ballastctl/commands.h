@@ -307,6 +307,10 @@ void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server);
 // are since `before`; "-" without it. Pure.
 std::string TopView(const Snapshot& now, const Snapshot* before, ViewSize size);
 
+// The view with colours of a terminal: problems red, headings bold, titles of
+// tables dim. Pure.
+std::string ColourView(absl::string_view view);
+
 // The view while `server` does not answer. Pure.
 std::string OutageView(absl::string_view server, absl::Duration gone,
                        absl::string_view reason, ViewSize size);
@@ -314,8 +318,9 @@ std::string OutageView(absl::string_view server, absl::Duration gone,
 struct TopOptions {
   std::string server;  // shown while it does not answer
   absl::Duration interval = absl::Seconds(2);
-  uint64_t rounds = 0;  // views; 0: without end
-  bool clears = false;  // clears the screen before each view
+  uint64_t rounds = 0;   // views; 0: without end
+  bool clears = false;   // clears the screen before each view
+  bool colours = false;  // ColourView of each view
   // Called before each view, since a terminal's size changes.
   std::function<ViewSize()> size = [] { return ViewSize(); };
 };

@@ -100,7 +100,7 @@ const char* StateText(v1::GetStatusResponse::Client::State state) {
 
 View::View(ViewSize size)
     : left_(std::max(size.lines, 1)),
-      width_(std::clamp(size.columns, 1, ViewSize().columns)) {}
+      width_(std::clamp(size.columns, 1, 160)) {}
 
 void View::Put(absl::string_view line) {
   if (left_ == 0) return;
@@ -142,7 +142,11 @@ void AddClients(const v1::GetStatusResponse& status, int most, View* view) {
   if (status.clients().empty()) return;
   view->Add(absl::StrFormat("%-14s %12s %7s  %-18s %8s %10s  %s", "client",
                             "step", "behind", "state", "for", "holds", ""));
-  const int shown = std::min(most, status.clients_size());
+  int shown = std::min(most, status.clients_size());
+  // The last line that fits says how many are left out.
+  const bool others = status.clients_total() > static_cast<uint64_t>(shown);
+  if (shown + (others ? 1 : 0) > view->left())
+    shown = std::max(view->left() - 1, 0);
   for (int i = 0; i < shown; ++i) {
     const v1::GetStatusResponse::Client& client = status.clients(i);
     view->Add(absl::StrFormat(

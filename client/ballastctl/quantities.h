@@ -34,10 +34,10 @@ DurationHistogram::Snapshot GetSnapshot(
 // Size of a view: at least one line and one column.
 struct ViewSize {
   int lines = std::numeric_limits<int>::max();
-  int columns = 80;  // further ones stay unused
+  int columns = 80;  // those beyond 160 stay unused
 };
 
-// A server's text for a terminal of 80 columns or fewer, without characters
+// A server's text for a terminal, without characters
 // that control the terminal. Thread-compatible.
 class View {
  public:

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "client/ballastctl/commands.h"
 #include "client/ballastctl/quantities.h"
 #include "common/instruments.h"
@@ -21,7 +23,6 @@
 namespace ballast {
 namespace {
 
-constexpr int kBarWidth = 24;
 constexpr int kMaxRanksShown = 8;  // bars for each module
 
 constexpr char kTopExamples[] =
@@ -53,9 +54,9 @@ void AddRates(const Figures& figures, const v1::GetStatusResponse& status,
       status.max_bad_samples(), status.stalls_size()));
 }
 
-std::string Bar(double load, double most) {
+std::string Bar(double load, double most, int width) {
   const double share = most > 0 ? std::clamp(load / most, 0.0, 1.0) : 0;
-  return std::string(static_cast<size_t>(share * kBarWidth + 0.5), '#');
+  return std::string(static_cast<size_t>(share * width + 0.5), '#');
 }
 
 void AddBalance(const v1::StepBalance& balance, View* view) {
@@ -74,20 +75,25 @@ void AddBalance(const v1::StepBalance& balance, View* view) {
     if (ranks == 0 || module.spread_before() == 0) continue;
     view->Add("");
     view->Add(absl::StrFormat(
-        "%s: slowest rank by mean %s as read, %s as trained; moved %s",
+        "%s: heaviest rank over mean %s as read, %s as trained; moved %s",
         std::string(ModuleName(module.module())),
         RatioText(module.spread_before()), RatioText(module.spread_after()),
         BytesText(module.within_servers().bytes() +
                   module.between_servers().bytes())));
+    // Beside both bars: a rank's number, two loads and the spaces between.
+    const int bar = std::max(static_cast<int>(view->width()) - 28, 16) / 2;
+    view->Add(absl::StrFormat("%6s  %-*s  %-*s", "rank", bar + 9,
+                              "load as read", bar + 9, "load as trained"));
     double most = 0;
     for (int r = 0; r < ranks; ++r) {
       most = std::max({most, module.load_before(r), module.load_after(r)});
     }
     for (int r = 0; r < std::min(ranks, kMaxRanksShown); ++r) {
-      view->Add(absl::StrFormat(
-          "%6d  %-24s %8s  %-24s %8s", r, Bar(module.load_before(r), most),
-          CountText(module.load_before(r)), Bar(module.load_after(r), most),
-          CountText(module.load_after(r))));
+      view->Add(absl::StrFormat("%6d  %-*s %8s  %-*s %8s", r, bar,
+                                Bar(module.load_before(r), most, bar),
+                                CountText(module.load_before(r)), bar,
+                                Bar(module.load_after(r), most, bar),
+                                CountText(module.load_after(r))));
     }
     if (ranks > kMaxRanksShown) {
       view->Add(
@@ -171,6 +177,13 @@ ViewSize TerminalSize() {
   return shown;
 }
 
+bool HasColour() {
+  const char* const none = std::getenv("NO_COLOR");
+  const char* const terminal = std::getenv("TERM");
+  return (none == nullptr || *none == '\0') && terminal != nullptr &&
+         absl::string_view(terminal) != "dumb";
+}
+
 bool MayComeBack(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
@@ -211,6 +224,30 @@ std::string OutageView(absl::string_view server, absl::Duration gone,
   return std::move(view).Take();
 }
 
+std::string ColourView(absl::string_view view) {
+  std::string text;
+  bool first = true;
+  for (const absl::string_view line : absl::StrSplit(view, '\n')) {
+    if (!first) text += "\n";
+    const bool bad = absl::StartsWith(line, "problem: ") ||
+                     absl::StartsWith(line, "held up for ") ||
+                     absl::StrContains(line, "   no answer for ");
+    const bool head = first || absl::StrContains(line, ": heaviest rank ") ||
+                      absl::StartsWith(line, "step ");
+    const bool dim = absl::StartsWith(line, "time  ") ||
+                     absl::StartsWith(line, "client  ") ||
+                     absl::StartsWith(line, "  rank  ") ||
+                     absl::StartsWith(line, "and ");
+    const char* const begin = bad    ? "\x1b[1;31m"
+                              : head ? "\x1b[1m"
+                              : dim  ? "\x1b[2m"
+                                     : "";
+    absl::StrAppend(&text, begin, line, *begin != '\0' ? "\x1b[m" : "");
+    first = false;
+  }
+  return text;
+}
+
 absl::Status RunTop(const std::function<absl::StatusOr<Snapshot>()>& take,
                     const TopOptions& options, Clock* clock,
                     std::ostream* out) {
@@ -237,7 +274,7 @@ absl::Status RunTop(const std::function<absl::StatusOr<Snapshot>()>& take,
     // Cursor home; the new view overwrites or clears the old.
     if (options.clears) *out << "\x1b[H\x1b[J";
     if (!options.clears && round > 0) *out << "\n";
-    *out << view;
+    *out << (options.colours ? ColourView(view) : view);
     BALLAST_RETURN_IF_ERROR(Flush(*out));
   }
   return absl::OkStatus();
@@ -253,9 +290,10 @@ void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       line->program(), "top",
       "Shows a server live: rates, memory, the load of each rank as read and "
       "as\n"
-      "trained, times and clients. On a terminal the view is written over;\n"
-      "elsewhere one follows the other. A server that goes away while it is\n"
-      "watched is asked on until it is back.",
+      "trained, times and clients. On a terminal the view is written over, in\n"
+      "colours unless NO_COLOR is set; elsewhere one follows the other. A "
+      "server\n"
+      "that goes away while it is watched is asked on until it is back.",
       kTopExamples, [server, given]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto client, GetQueryClient(*server));
         TopOptions options;
@@ -263,6 +301,7 @@ void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server) {
         options.rounds = given->once ? 1 : 0;
         options.clears = isatty(STDOUT_FILENO) && !given->once;
         if (options.clears) options.size = TerminalSize;
+        options.colours = options.clears && HasColour();
         options.server = client->address();
         Clock* const clock = Clock::Real();
         return RunTop(

@@ -1,5 +1,6 @@
 #include "client/attach_all.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
@@ -140,6 +141,24 @@ TEST_F(AttachAllTest, WaitsForTheFirstServer) {
   clock.Advance(absl::Seconds(1));
   rank.join();
   EXPECT_TRUE(status.ok()) << status;
+}
+
+// Elsewhere than on a terminal: after 0, 1, 2, 4, 8, 16 and 32 seconds.
+TEST_F(AttachAllTest, SaysAfterTwiceTheTimeThatItWaits) {
+  ManualClock clock;
+  LoaderClient* const clients[] = {client_.get()};
+  server_->SetAttach(absl::UnavailableError("starts"));
+  ::testing::internal::CaptureStderr();
+  std::thread rank([&] {
+    (void)AttachAll(clients, SomeRole(), {}, absl::Seconds(60), &clock);
+  });
+  for (int i = 0; i < 60; ++i) {
+    clock.AwaitSleepers(1);
+    clock.Advance(absl::Seconds(1));
+  }
+  rank.join();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 7) << log;
 }
 
 TEST_F(AttachAllTest, AttachesWithoutAServerThatIsAway) {

@@ -351,7 +351,7 @@ TEST_F(SharedMemoryTest, RefusesHostileServers) {
   message.mutable_shared()->set_bytes(uint64_t{1} << 60);
   ExpectRefused(message, "announced 1152921504606846976 bytes");
   ExpectRefused(Offer(), "offered its arena twice");
-  ExpectRefused(v1::PullResponse(), "no kind");
+  ExpectRefused(v1::PullResponse(), "empty or unknown");
   // Without a mapping.
   server_->AddPull([&](FakePull* pull) {
     pull->Send(Write(0));

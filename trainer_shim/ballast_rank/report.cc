@@ -25,8 +25,25 @@ std::string Mebibytes(uint64_t bytes) {
   return absl::StrFormat("%.1f MiB", bytes / double{1 << 20});
 }
 
-double GetMost(const google::protobuf::RepeatedField<double>& loads) {
+template <typename Loads>
+double GetMost(const Loads& loads) {
   return loads.empty() ? 0 : *std::max_element(loads.begin(), loads.end());
+}
+
+// The loads of each rank, summed over modules; empty if these differ in ranks
+// or there is one module.
+std::vector<double> SumOfModules(
+    const v1::MicroBatchSchedule& columns,
+    const google::protobuf::RepeatedField<double>& (
+        v1::ModuleSchedule::*loads)() const) {
+  if (columns.modules_size() < 2) return {};
+  std::vector<double> sums((columns.modules(0).*loads)().size());
+  for (const v1::ModuleSchedule& module : columns.modules()) {
+    const auto& own = (module.*loads)();
+    if (static_cast<size_t>(own.size()) != sums.size()) return {};
+    for (int r = 0; r < own.size(); ++r) sums[r] += own[r];
+  }
+  return sums;
 }
 
 }  // namespace
@@ -38,8 +55,9 @@ Report::Report(const std::vector<v1::Role>& roles, Clock* clock)
 
 void Report::Add(const RankBatch& got) {
   const v1::Role& role = got.batch->role;
-  const v1::ModuleSchedule* module = FindModule(
-      got.schedule->micro_batches(got.batch->micro_batch), role.module());
+  const v1::MicroBatchSchedule& columns =
+      got.schedule->micro_batches(got.batch->micro_batch);
+  const v1::ModuleSchedule* module = FindModule(columns, role.module());
   MutexLock lock(&mutex_);
   Row& row = rows_[got.rank];
   row.before += module->load_before(role.dp_rank());
@@ -62,6 +80,14 @@ void Report::Add(const RankBatch& got) {
   straggling.mean += std::accumulate(module->load_after().begin(),
                                      module->load_after().end(), 0.0) /
                      module->load_after_size();
+  const std::vector<double> after =
+      SumOfModules(columns, &v1::ModuleSchedule::load_after);
+  if (!counts || after.empty()) return;
+  together_.most_before +=
+      GetMost(SumOfModules(columns, &v1::ModuleSchedule::load_before));
+  together_.most_after += GetMost(after);
+  together_.mean +=
+      std::accumulate(after.begin(), after.end(), 0.0) / after.size();
 }
 
 std::string Report::Pace() const {
@@ -138,6 +164,15 @@ std::string Report::ToString(absl::Duration elapsed) const {
     first = end;
   }
   std::string balance;
+  if (together_.mean > 0) {
+    absl::StrAppendFormat(
+        &balance,
+        "Heaviest rank over mean of a micro-batch, all modules together: %.3f "
+        "before, %.3f after.\nThe sum of a rank's loads is what is balanced; "
+        "a module alone need not be even.\n",
+        together_.most_before / together_.mean,
+        together_.most_after / together_.mean);
+  }
   for (const auto& [module, straggling] : straggling_) {
     if (straggling.mean <= 0) continue;
     absl::StrAppendFormat(

@@ -71,6 +71,9 @@ class Report {
   std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);
   std::vector<Row> rows_ ABSL_GUARDED_BY(mutex_);
   std::map<v1::Module, Straggling> straggling_ ABSL_GUARDED_BY(mutex_);
+  // Of the sum of all modules' loads, which is what ranks with all modules
+  // wait for; empty where modules differ in ranks.
+  Straggling together_ ABSL_GUARDED_BY(mutex_);
 };
 
 // One batch as a JSON object in one line, without a line break. Keys: step,

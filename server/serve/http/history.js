@@ -30,8 +30,8 @@ const CHARTS = [
   ['sent a second', rate('sent_bytes', 1), bytes],
   ['time that ranks wait', waiting, v => finite(v).toFixed(1) + ' %'],
   ['blocks in memory', value('memory_bytes'), bytes],
-  ['vision: slowest rank by mean', spread('spread_vision'), ratio],
-  ['language: slowest rank by mean', spread('spread_language'), ratio],
+  ['vision: heaviest over mean', spread('spread_vision'), ratio],
+  ['language: heaviest over mean', spread('spread_language'), ratio],
   ['workers busy', value('workers_busy'), count],
 ];
 

@@ -75,10 +75,25 @@ function tiles(json, rate) {
   $('tiles').replaceChildren(...items.map(([value, label, tone]) =>
     el('div', {class: 'tile'}, el('b', {class: tone || ''}, value), el('span', {}, label))));
   $('tiles').hidden = false;
+  place_tiles();
+}
+// Rows of as many tiles each as can be; the last tile of a shorter row fills it.
+function place_tiles() {
+  const all = $('tiles').children, most = innerWidth <= 460 ? 2 : innerWidth <= 800 ? 4 : 8;
+  const columns = Math.ceil(all.length / Math.ceil(all.length / most)) || 1;
+  $('tiles').style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
+  if (all.length) all[all.length - 1].style.gridColumn = 'span ' + (columns - (all.length - 1) % columns);
+}
+addEventListener('resize', place_tiles);
+
+// A round step of an axis, of at most four up to `top`.
+function nice(top) {
+  const power = 10 ** Math.floor(Math.log10(top / 3));
+  return power * [1, 2, 5, 10].find(k => k * power * 4 >= top);
 }
 
 function bars(module) {
-  const W = 520, H = 170, L = 8, B = 22, n = Math.max(module.after.length, 1);
+  const W = 520, H = 170, L = 52, B = 22, n = Math.max(module.after.length, 1);
   const top = Math.max(...module.before, ...module.after, 1e-300);
   const y = v => (H - B) * (1 - finite(v) / top / 1.06);
   // Many ranks: draws a line before the bars, since two bars per rank would be too thin.
@@ -90,7 +105,11 @@ function bars(module) {
   const every = [1, 2, 4, 8, 16, 32, 64, 128, 256].find(k => k * step >= room) || n;
   const svg = draw('svg', {viewBox: `0 0 ${W} ${H}`, role: 'img',
     'aria-label': `load per ${module.module} rank before and after balancing`});
-  svg.append(draw('line', {class: 'grid', x1: L, x2: W, y1: H - B, y2: H - B}));
+  const tick = nice(top);
+  for (let v = 0; v <= top * 1.001; v += tick) {
+    svg.append(draw('line', {class: 'grid', x1: L, x2: W, y1: y(v), y2: y(v)}));
+    svg.append(draw('text', {x: L - 6, y: Math.max(y(v) + 4, 10), 'text-anchor': 'end'}, count(v)));
+  }
   for (let i = 0; i < n; ++i) {
     const x = L + i * step + gap / 2;
     const first = i * module.ranks_a_bar;
@@ -147,6 +166,11 @@ function history(steps, name) {
   return svg;
 }
 
+// The unit of loads: costs of a model are GFLOP, stated coefficients have the user's.
+function unit(json) {
+  return (json.costs || '').startsWith('as of ') ? 'GFLOP' : 'cost';
+}
+
 function modules(json) {
   const parts = [];
   for (const m of json.balance ? json.balance.modules : []) {
@@ -154,26 +178,26 @@ function modules(json) {
     const moved = m.within_servers.bytes + m.between_servers.bytes;
     if (!(m.spread_before > 0)) {
       parts.push(el('section', {}, el('h2', {}, title(m.module)), el('p', {class: 'facts'},
-        'No load in this step: its cost coefficients are 0. Its samples follow the other module: ',
+        'No load in this step. Its samples follow the other module: ',
         el('b', {}, bytes(moved)), ' of ', bytes(m.bytes), ' moved.')));
       continue;
     }
     const share = m.bytes ? (100 * moved / m.bytes).toFixed(0) : '0';
     parts.push(el('section', {class: 'half'},
-      el('h2', {}, title(m.module) + ': load of each rank, step ' + json.balance.step),
+      el('h2', {}, title(m.module) + ': load of each rank in step ' + json.balance.step.toLocaleString('en')),
       bars(m),
       el('p', {class: 'facts'},
-        el('i', {class: 'key before'}), 'as read', el('i', {class: 'key after'}), 'as trained',
+        el('span', {}, `${unit(json)} of each rank `), el('i', {class: 'key before'}), 'as read', el('i', {class: 'key after'}), 'as trained',
         m.ranks_a_bar > 1 ? `, ${m.ranks_a_bar} ranks a bar` : ''),
       el('p', {class: 'facts'}, 'moved ', el('b', {}, bytes(m.within_servers.bytes)), ' within servers, ',
         el('b', {}, bytes(m.between_servers.bytes)), ' between, of ', bytes(m.bytes), ` (${share} %); `,
         m.within_servers.samples + m.between_servers.samples, ' of ', m.samples, ' samples')));
     parts.push(el('section', {class: 'half'},
-      el('h2', {}, title(m.module) + ': slowest rank by mean'),
+      el('h2', {}, title(m.module) + ': heaviest rank over mean'),
       history(json.history, m.module),
       el('p', {class: 'facts'}, el('i', {class: 'key before'}), 'as read ', el('b', {}, ratio(m.spread_before)),
         el('i', {class: 'key after'}), 'as trained ', el('b', {}, ratio(m.spread_after))),
-      el('p', {class: 'facts'}, even > 1.0005 ? ['balancing makes the slowest rank ', el('b', {}, even.toFixed(2) + ' times'), ' faster'].reduce((p, c) => (p.append(c), p), el('span')) : 'nothing to gain in this step')));
+      el('p', {class: 'facts'}, even > 1.0005 ? ['balancing makes the heaviest rank ', el('b', {}, even.toFixed(2) + ' times'), ' lighter'].reduce((p, c) => (p.append(c), p), el('span')) : 'nothing to gain in this step')));
   }
   if (parts.length && json.costs) parts.push(el('section', {}, el('p', {class: 'facts'}, 'Costs of samples: ' + json.costs + '.')));
   if (!parts.length) {
@@ -252,14 +276,14 @@ function preview_hint() {
 }
 
 function clients(json) {
-  const states = {waits_for_block: 'waits', sending: 'is sent one', holds_back: 'has no room'};
+  const states = {waits_for_block: 'waits for a block', sending: 'receives a block', holds_back: 'has no room for more'};
   fill('clients', el('h2', {}, `Clients (${json.clients_total})`),
-    json.clients.length ? table(['rank', 'step', 'behind', 'state', 'for', 'holds', 'way', 'connection'],
-      json.clients.map(c => [`${c.split === 'train' ? '' : c.split + ' '}${c.module} ${c.rank}`, el('td', {}, previewed(`${c.split}/${c.module}/${c.rank}/${c.step}.${c.micro_batch}`, `${c.step}.${c.micro_batch}`)),
+    json.clients.length ? table(['rank', 'step, micro-batch', 'steps behind', 'state', 'for', 'holds', 'way', 'connection'],
+      json.clients.map(c => [`${c.split === 'train' ? '' : c.split + ' '}${c.module} ${c.rank}`, el('td', {}, previewed(`${c.split}/${c.module}/${c.rank}/${c.step}.${c.micro_batch}`, `${c.step.toLocaleString('en')}, ${c.micro_batch}`)),
         el('td', {class: c.lag > 4 ? 'warn' : ''}, c.lag), states[c.state] || c.state, time(c.seconds),
         bytes(c.held_bytes), c.shared_memory ? 'shared memory' : 'stream', c.peer]), [3, 6, 7])
-      : el('p', {class: 'facts'}, 'Nobody is connected.'),
-    json.clients.length < json.clients_total ? el('p', {class: 'facts'}, `The ${json.clients.length} furthest behind.`) : '',
+      : el('p', {class: 'facts'}, 'No rank is connected.'),
+    json.clients.length < json.clients_total ? el('p', {class: 'facts'}, `Shown are the ${json.clients.length} furthest behind.`) : '',
     json.clients.length ? preview_hint() : '');
   $('clients').hidden = false;
 }

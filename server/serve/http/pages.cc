@@ -231,7 +231,8 @@ HttpResponse PlainAnswer(int status, absl::string_view text) {
 std::string PagePolicy(absl::string_view page) {
   return absl::StrCat(
       "Content-Security-Policy: default-src 'none'; connect-src 'self'; "
-      "img-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; "
+      "img-src 'self' data:; media-src 'self'; base-uri 'none'; form-action "
+      "'none'; "
       "frame-ancestors 'none'; script-src ",
       SourceHash(page, "<script>", "</script>"), "; style-src ",
       SourceHash(page, "<style>", "</style>"), "\r\n");

@@ -140,7 +140,7 @@ absl::Status PullSide::OpenStream() {
     has_ticket_ = context_.lanes.Add(open.ticket(), weak_from_this());
     if (!has_ticket_) {
       return absl::InvalidArgumentError(
-          "PullRequest.open.ticket is another Pull's");
+          "PullRequest.open.ticket belongs to another Pull");
     }
     lanes_.resize(session_.lanes());
   }

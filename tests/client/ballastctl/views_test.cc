@@ -10,7 +10,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/ballastctl/commands.h"
 #include "client/ballastctl/quantities.h"
@@ -188,10 +190,40 @@ void ExpectFits(const std::string& view, int lines, size_t columns) {
   EXPECT_THAT(view, Not(HasSubstr("\x1b")));
 }
 
-TEST(TopViewTest, FitsTheTerminalAndEightyColumns) {
+TEST(TopViewTest, SaysHowManyClientsItLeavesOut) {
+  Snapshot now;
+  for (int i = 0; i < 8; ++i) {
+    now.status.add_clients()->mutable_role()->set_dp_rank(i);
+  }
+  now.status.set_clients_total(11);
+  const int all = 6 + 8 + 1;  // lines above, clients, the number of the others
+  for (int lines = 8; lines <= all; ++lines) {
+    const std::string view = TopView(now, nullptr, {.lines = lines});
+    int shown = 0;
+    for (const absl::string_view line : absl::StrSplit(view, '\n')) {
+      shown += absl::StrContains(line, " net");
+    }
+    EXPECT_THAT(view, HasSubstr(absl::StrCat("and ", 11 - shown, " more, ")))
+        << view;
+  }
+  EXPECT_THAT(TopView(now, nullptr, {}), HasSubstr("and 3 more, "));
+}
+
+TEST(TopViewTest, ColoursChangeNoCharacter) {
+  const std::string view = TopView(Busy(0), nullptr, {.columns = 120});
+  const std::string coloured = ColourView(view);
+  EXPECT_NE(coloured, view);
+  std::string plain = coloured;
+  for (const char* code : {"\x1b[1;31m", "\x1b[1m", "\x1b[2m", "\x1b[m"}) {
+    plain = absl::StrReplaceAll(plain, {{code, ""}});
+  }
+  EXPECT_EQ(plain, view);
+}
+
+TEST(TopViewTest, FitsTheTerminalAndAHundredAndSixtyColumns) {
   for (const int lines : {-1, 1, 10, 24, 100}) {
     for (const int columns : {0, 1, 20, 79, 80, 200}) {
-      const size_t most = std::clamp(columns, 1, 80);
+      const size_t most = std::clamp(columns, 1, 160);
       const ViewSize size = {.lines = lines, .columns = columns};
       ExpectFits(TopView(Busy(0), nullptr, size), std::max(lines, 1), most);
       ExpectFits(OutageView("a\x1b[m", absl::Seconds(3),
@@ -408,9 +440,9 @@ TEST(StatusViewTest, ShowsAServerBeforeTheFirstStepWithoutRates) {
 
 TEST(TopViewTest, BarsAreInProportion) {
   const std::string view = TopView(Busy(0), nullptr, {.lines = 100});
-  EXPECT_THAT(view, HasSubstr("     0  " + std::string(24, '#') +
-                              "      200  " + std::string(18, '#') + " "));
-  EXPECT_THAT(view, HasSubstr("     1  " + std::string(12, '#') + " "));
+  EXPECT_THAT(view, HasSubstr("     0  " + std::string(26, '#') +
+                              "      200  " + std::string(20, '#') + " "));
+  EXPECT_THAT(view, HasSubstr("     1  " + std::string(13, '#') + " "));
   EXPECT_THAT(view, HasSubstr("and 32 more ranks"));
 }
 

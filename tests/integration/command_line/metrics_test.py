@@ -186,7 +186,7 @@ class MetricsTest(tools.CorpusTest):
                 self.assertLessEqual(len(line), 80, line)
         top = self.ctl("top", "--once")
         self.assertNotIn("\x1b", top)
-        self.assertIn("vision: slowest rank by mean", top)
+        self.assertIn("vision: heaviest rank over mean", top)
         for line in top.splitlines():
             self.assertLessEqual(len(line), 80)
         message = self.error("ballastctl", "--server", self.address, "metrics", "--prefix", "a-b")
@@ -302,7 +302,7 @@ class MetricsTest(tools.CorpusTest):
             check=False,
         )  # fmt: skip
         shown = done.stdout.decode()
-        self.assertIn("Vision: load of each rank, step 1", shown)
+        self.assertIn("Vision: load of each rank in step 1", shown)
         self.assertIn("tokenise", shown)
         self.assertIn(">live<", shown)
         self.assertIn(">Over time<", shown)

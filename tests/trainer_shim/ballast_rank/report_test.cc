@@ -74,6 +74,9 @@ TEST(ReportTest, SumsPerRankAndModule) {
                         "vision +1 +200 +380 +16 +12 +6.0 MiB +1.0 MiB"));
   EXPECT_THAT(text, HasSubstr("vision: heaviest rank over mean of a "
                               "micro-batch: 1.500 before, 1.050 after\n"));
+  EXPECT_THAT(text, HasSubstr("Heaviest rank over mean of a micro-batch, all "
+                              "modules together: 1.500 before, 1.050 after."));
+  EXPECT_LT(text.find("all modules together"), text.find("vision: heaviest"));
   EXPECT_THAT(text, ::testing::ContainsRegex("language +1 +0 +0 +16 +12"));
   // Nothing has a cost for the language module, so it has no heaviest rank.
   EXPECT_THAT(text, ::testing::Not(HasSubstr("language: heaviest")));
