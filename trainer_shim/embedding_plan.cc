@@ -12,7 +12,7 @@
 namespace ballast {
 namespace {
 
-// The columns of the modules between which embeddings move.
+// Columns of the sending and the receiving module.
 struct Modules {
   const v1::ModuleSchedule* encoder = nullptr;
   const v1::ModuleSchedule* language = nullptr;

@@ -608,7 +608,7 @@ std::optional<Loader::BlockOr> Loader::TryNext(uint64_t stream_id) {
   if (stream == nullptr) return Closed();
   if (!stream->end.ok()) return stream->end;
   if (stream->progress.AllTaken()) {
-    End(stream, absl::OutOfRangeError("all steps that were asked for are done"),
+    End(stream, absl::OutOfRangeError("all requested steps are done"),
         &deferred);
     return stream->end;
   }

@@ -345,7 +345,7 @@ absl::Status CheckAnswers(const Conversations& both) {
       !has_answer(answers(both.rejected))) {
     return DataFaultError(
         "the chosen or the rejected conversation of a pair has no turn of an "
-        "assistant behind the prompt");
+        "assistant after the prompt");
   }
   for (const Turns* turns : {&both.chosen, &both.rejected}) {
     for (const Turn& turn : answers(*turns)) {

@@ -59,7 +59,7 @@ absl::StatusOr<SampleRange> CutClip(const AudioClip& clip, uint64_t samples) {
   if (first >= beyond) {
     return DataFaultError(absl::StrCat(
         "a clip from ", start, " s to ", end, " s of audio of ",
-        static_cast<double>(samples) / kModelRate, " s has no sample"));
+        static_cast<double>(samples) / kModelRate, " s contains no audio"));
   }
   return SampleRange{first, beyond - first};
 }

@@ -262,7 +262,7 @@ class Renderer:
         return "".join(pieces), AssistantTracker.spans
 
     def try_out(self, messages, add_generation_prompt=False, **beside):
-        """The text of a conversation that nobody gave; None if it is refused."""
+        """Renders a made-up conversation; None if it is refused."""
         date, self.date = self.date, self.date or "2000-01-01"
         beside = {"tools": None, "documents": None, **beside}
         try:

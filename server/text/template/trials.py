@@ -1,4 +1,4 @@
-"""Conversations that nobody gave, which show what a template does with those that somebody did.
+"""Made-up conversations, which show what a template does with those of a user.
 
 renderer.py has the template write them. A sign is a text that no template writes by itself.
 """

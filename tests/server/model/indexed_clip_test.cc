@@ -82,7 +82,7 @@ TEST(IndexedClipTest, PlansAPartOfAFile) {
   EXPECT_EQ(plan->frames, 75u);
   clip.start = 3;
   clip.end = 4;
-  EXPECT_THAT(FaultOf("qwen2_audio", clip), HasSubstr("has no sample"));
+  EXPECT_THAT(FaultOf("qwen2_audio", clip), HasSubstr("contains no audio"));
 }
 
 TEST(IndexedClipTest, RefusesWhatGivesNothing) {

@@ -26,7 +26,7 @@ TEMPLATE = (
     "{% else %}{{ m.content + '<|im_end|>\\n' }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
-# TRL learns all behind the prompt, so nothing stands behind an answer's end.
+# TRL learns all after the prompt, so nothing follows an answer's end.
 PAIR_TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"

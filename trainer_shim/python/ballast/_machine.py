@@ -74,7 +74,7 @@ def explained(error: object) -> str:
 
 
 def refusal(program: str, environment: Mapping[str, str]) -> str:
-    """Why the loader cannot start the program here, and what to do; "" if it can.
+    """Why the dynamic linker cannot start the program here, and what to do; "" if it can.
 
     Asks the loader, which then starts nothing: execve(2) leaves nobody to explain.
     """

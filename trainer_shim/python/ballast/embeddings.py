@@ -182,7 +182,7 @@ class EmbeddingExchange:
 
 
 class ModuleGroups:
-    """The ranks between which embeddings move where modules have separate ranks.
+    """The sending and receiving ranks of embeddings where modules have separate ranks.
 
         groups = ballast.ModuleGroups(vision=[0, 1], language=[2, 3, 4])
         heard = ballast.ModuleGroups(audio=[5], language=[2, 3, 4])

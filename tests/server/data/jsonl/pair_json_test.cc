@@ -181,7 +181,7 @@ TEST(PairJsonTest, SaysWhatIsWrong) {
       {R"("prompt": "q", "chosen": "yes", "rejected": "yes")", "are the same"},
       {absl::StrCat("\"chosen\": [", ask, ",", yes, "], \"rejected\": [", ask,
                     "]"),
-       "no turn of an assistant behind the prompt"},
+       "no turn of an assistant after the prompt"},
       {absl::StrCat(R"("prompt": "other", "chosen": [)", ask, ",", yes,
                     "], \"rejected\": [", ask, ",", no, "]"),
        "`prompt` is another text"},
