@@ -20,7 +20,9 @@ class ScriptsTest(unittest.TestCase):
         if listed.returncode != 0:
             self.skipTest("there is no checkout of git")
         paths = listed.stdout.split()
-        return [p for p in paths if os.access(os.path.join(ROOT, p), os.X_OK) and not OTHERS.search(p)]
+        return [
+            p for p in paths if os.access(os.path.join(ROOT, p), os.X_OK) and not OTHERS.search(p)
+        ]
 
     def test_every_help_from_the_root_folder(self):
         found = self.scripts()
@@ -38,7 +40,11 @@ class ScriptsTest(unittest.TestCase):
                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
                     env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "trainer_shim/python")},
                 )  # fmt: skip
-                if done.stderr.rpartition("\n")[0].rpartition("\n")[2].startswith("ModuleNotFoundError: No module"):
+                if (
+                    done.stderr.rpartition("\n")[0]
+                    .rpartition("\n")[2]
+                    .startswith("ModuleNotFoundError: No module")
+                ):
                     missing = re.search(r"No module named '(\w+)", done.stderr)[1]
                     self.assertNotIn(missing, ("ballast", "tests"), path)
                     continue  # a library that the script's first lines name

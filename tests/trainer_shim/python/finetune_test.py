@@ -33,9 +33,11 @@ class FinetuneTest(tools.ToolTest):
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stdout.decode())
         with open(self.path(out, "losses.csv"), encoding="utf-8") as file:
-            rows = [(int(row["step"]), float(row["loss"])) for row in csv.DictReader(file)]
-        self.assertEqual([step for step, _ in rows], list(range(len(rows))))
-        return [loss for _, loss in rows]
+            rows = list(csv.DictReader(file))
+        self.assertEqual([int(row["step"]) for row in rows], list(range(len(rows))))
+        for row in rows:
+            self.assertGreaterEqual(float(row["heaviest_over_mean"]), 1 - 1e-9)
+        return [float(row["loss"]) for row in rows]
 
     def test_resumes_with_another_number_of_processes(self):
         whole = self.train(1, "whole", "--steps", "5")

@@ -97,28 +97,49 @@ def save(arguments, model, optimizer, loader, losses):
     torch.save(state, path + ".part")
     os.replace(path + ".part", path)
     with open(os.path.join(arguments.out, "losses.csv"), "w", encoding="utf-8") as file:
-        csv.writer(file).writerows([("step", "loss"), *losses])
+        csv.writer(file).writerows([("step", "loss", "heaviest_over_mean"), *losses])
     if len(losses) > 1:
         with open(os.path.join(arguments.out, "losses.svg"), "w", encoding="utf-8") as file:
             file.write(curve(losses))
 
 
 def curve(losses):
-    """The losses as a picture."""
-    most = max(loss for _, loss in losses)
-    points = " ".join(
-        "%.1f,%.1f" % (40 + 540 * i / (len(losses) - 1), 280 - 260 * loss / most)
-        for i, (_, loss) in enumerate(losses)
-    )
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 300" font-size="12">'
-        '<rect width="600" height="300" fill="#fff"/>'
-        '<path d="M40 10V280H590" fill="none" stroke="#888"/>'
-        '<text x="4" y="24">%.2f</text><text x="20" y="284">0</text>'
-        '<text x="480" y="296">step %d to %d</text>'
-        '<polyline points="%s" fill="none" stroke="#06c" stroke-width="2"/></svg>'
-        % (most, losses[0][0], losses[-1][0], points)
-    )
+    """Losses, and the heaviest rank's load over the mean, as a picture."""
+    out = [
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 330" font-size="12"'
+        ' font-family="sans-serif"><rect width="600" height="330" fill="#fff"/>'
+    ]
+    for title, column, low, top, height, colour in (
+        ("loss", 1, 0.0, 30, 160, "#06c"),
+        ("heaviest rank over mean", 2, 1.0, 230, 70, "#1b7837"),
+    ):
+        most = max(max(row[column] for row in losses), low + 0.1)
+        points = " ".join(
+            "%.1f,%.1f"
+            % (50 + 530 * i / (len(losses) - 1),
+               top + height * (most - row[column]) / (most - low))
+            for i, row in enumerate(losses)
+        )  # fmt: skip
+        out.append(
+            '<path d="M50 %d V%d H590" fill="none" stroke="#888"/>'
+            '<text x="50" y="%d">%s</text><text x="6" y="%d">%.2f</text>'
+            '<text x="6" y="%d">%.2f</text>'
+            '<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>'
+            % (top, top + height, top - 12, title, top + 5, most, top + height + 4, low, points,
+               colour)
+        )  # fmt: skip
+    out.append('<text x="480" y="324">step %d to %d</text></svg>' % (losses[0][0], losses[-1][0]))
+    return "".join(out)
+
+
+def balance_of(schedule):
+    """The load of the heaviest rank over the mean, of all modules together."""
+    most = mean = 0.0
+    for micro_batch in schedule["micro_batches"]:
+        loads = [sum(ranks) for ranks in zip(*(m["after"] for m in micro_batch["load"].values()))]
+        most += max(loads)
+        mean += sum(loads) / len(loads)
+    return most / mean if mean else 1.0
 
 
 def train(arguments, address, rank, world):
@@ -159,14 +180,12 @@ def train(arguments, address, rank, world):
             optimizer.zero_grad()
             if world > 1:
                 dist.all_reduce(loss)
-            losses.append((batch.step, float(loss)))
+            losses.append((batch.step, float(loss), balance_of(loader.schedule())))
             loss.zero_()
             if rank == 0:
                 report = loader.report()
-                print("step %d loss %.4f  %.1f samples/s a rank  vision load %.3f, as read %.3f"
-                      % (*losses[-1], report["samples_per_second"],
-                         report.get("vision_load_after", 1), report.get("vision_load_before", 1)),
-                      flush=True)  # fmt: skip
+                print("step %d loss %.4f  heaviest rank over mean %.3f  %.1f samples/s a rank"
+                      % (*losses[-1], report["samples_per_second"]), flush=True)  # fmt: skip
                 last = batch.step + 1 == arguments.steps
                 if last or len(losses) % arguments.save == 0:
                     save(arguments, model, optimizer, loader, losses)
