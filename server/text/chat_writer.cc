@@ -323,11 +323,13 @@ class ConversationWriter {
     if (ends_answer && turn.role == Role::kUser &&
         !chat_.answer_stop().empty() &&
         absl::ConsumePrefix(&prefix, chat_.answer_stop())) {
-      // The answer's end, as the model writes it.
+      // The answer's end, as the model writes it. A template with an end of the
+      // last answer learns that one here, too.
       writer_.AddTemplateText(chat_.answer_stop(),
-                              IsLearnt(*before, /*answers=*/false)
-                                  ? Kind::kSupervised
-                                  : Kind::kContext);
+                              !IsLearnt(*before, /*answers=*/false)
+                                  ? Kind::kContext
+                              : chat_.last_end().empty() ? Kind::kSupervised
+                                                         : Kind::kEnd);
     }
     if (notes_turns_) writer_.SetTurn(turn.number);
     absl::string_view learnt_space;

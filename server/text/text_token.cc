@@ -22,7 +22,7 @@ TextCounts CountTokens(const TextTokens& text) {
     }
     ++counts.text_tokens;
     // The first token follows no other, so no label names it.
-    if (token.kind == Kind::kSupervised && i > 0) ++counts.label_tokens;
+    if (token.IsLearnt() && i > 0) ++counts.label_tokens;
   }
   return counts;
 }
@@ -93,8 +93,9 @@ TextSample ExpandTokens(const TextTokens& text, const v1::TokenIds& token_ids) {
       sample.labels.insert(sample.labels.end(), run, kUnsupervised);
     } else {
       sample.ids.push_back(token.id);
-      sample.labels.push_back(token.kind == Kind::kSupervised ? token.id
-                                                              : kUnsupervised);
+      sample.labels.push_back(token.kind == Kind::kEnd ? token_ids.end_of_text()
+                              : token.IsLearnt()       ? token.id
+                                                       : kUnsupervised);
     }
   }
   if (!sample.labels.empty()) {

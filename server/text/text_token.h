@@ -21,7 +21,8 @@ inline constexpr int32_t kUnsupervised = -100;
 struct TextSample {
   std::vector<int32_t> ids;     // [tokens], image placeholders expanded
   std::vector<int32_t> labels;  // [tokens], labels[i] = ids[i+1] if that token
-                                // is supervised, -100 elsewhere and at the end
+                                // is supervised, -100 elsewhere and at the end;
+                                // the end of text for Kind::kEnd
   uint32_t label_tokens = 0;    // labels that are not -100
   // The sample's fields, one after the other (WriteFields): those that have one
   // number, and [fields, tokens] of those that have one for each token.
@@ -37,11 +38,15 @@ struct TextToken {
   enum class Kind : uint8_t {
     kContext,     // not supervised: label -100
     kSupervised,  // supervised: label is its id
+    kEnd,         // supervised: label is the end of text's id
     kImage,       // `id` is the run's number in the sample, from 0
     kImageText,   // not supervised, and never cut
   };
   int32_t id = 0;
   Kind kind : 8 = Kind::kContext;
+  bool IsLearnt() const {
+    return kind == Kind::kSupervised || kind == Kind::kEnd;
+  }
   // The turn that wrote it, from 1, if the writer was asked to note turns; 0:
   // no turn did.
   uint32_t turn : 24 = 0;
@@ -82,8 +87,7 @@ absl::Status LimitTokens(uint32_t max_tokens, v1::Batch::OnTooLong policy,
                          TextTokens* text,
                          std::vector<uint32_t>* places = nullptr);
 
-// Writes the ids, with placeholders, and the labels: labels[i] is ids[i+1] if
-// that token is supervised, -100 elsewhere and at the end.
+// Writes the ids, with placeholders, and the labels, as TextSample has them.
 TextSample ExpandTokens(const TextTokens& text, const v1::TokenIds& token_ids);
 
 // Version of the rules that turn texts into tokens and labels. Must be raised

@@ -122,7 +122,9 @@ const TokenWriter::Stretch& TokenWriter::GetStretch(size_t begin, size_t end,
   const Stretch* found = &stretches_[*at];
   for (size_t i = *at; i < stretches_.size(); ++i) {
     const Stretch& stretch = stretches_[i];
-    if (stretch.kind == Kind::kSupervised) return stretch;
+    if (stretch.kind == Kind::kSupervised || stretch.kind == Kind::kEnd) {
+      return stretch;
+    }
     if (stretch.kind == Kind::kImageText && found->kind != Kind::kImageText) {
       found = &stretch;
     }
@@ -160,7 +162,11 @@ void TokenWriter::EncodePending() {
     const Stretch& stretch =
         is_mixed ? GetStretch(i == 0 ? 0 : ends_[i - 1], ends_[i], &at)
                  : stretches_[0];
-    tokens_.push_back({ids_[i], stretch.kind, stretch.turn});
+    // A text that is learnt as an end is one token, or its first one is.
+    const bool goes_on = stretch.kind == Kind::kEnd && !tokens_.empty() &&
+                         tokens_.back().kind == Kind::kEnd;
+    tokens_.push_back(
+        {ids_[i], goes_on ? Kind::kContext : stretch.kind, stretch.turn});
   }
   pending_.clear();
   stretches_.clear();

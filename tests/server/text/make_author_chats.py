@@ -142,8 +142,11 @@ def glm(turns, before, strip):
             last = number == len(turns) - 1
             out.add(
                 "<|assistant|>\n" + before,
-                (text.strip() if strip else text) + ("<|endoftext|>" if last else "<|user|>"),
+                (text.strip() if strip else text) + ("<|endoftext|>" if last else ""),
             )
+            if not last:  # what is learnt there is not the token that stands there
+                out.text += "<|user|>"
+                out.learnt[-1] += "<|endoftext|>"
             continue
         header = "<|system|>" if who == "system" else "<|user|>"
         written = number > 0 and turns[number - 1][0] == "gpt"
