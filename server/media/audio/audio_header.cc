@@ -244,6 +244,53 @@ std::optional<uint64_t> CountMp3(absl::string_view bytes, size_t at,
   return all - silent;
 }
 
+// AAC without a container: the sync word and layer 0.
+bool IsAdts(absl::string_view bytes) {
+  return bytes.size() >= 2 && (Big(bytes, 0, 2) & 0xFFF6) == 0xFFF0;
+}
+
+// What a file is that is not read, by its first bytes; "" if that is unknown.
+std::string Seen(absl::string_view bytes) {
+  constexpr struct {
+    size_t at;
+    absl::string_view bytes;
+    const char* name;
+  } kForms[] = {
+      {0, "NIST_1A", "NIST SPHERE"},
+      {8, "AIFF", "AIFF"},
+      {8, "AIFC", "AIFF-C"},
+      {0, ".snd", "AU"},
+      {0, "caff", "CAF"},
+      {0, "wvpk", "WavPack"},
+      {0, "MAC ", "Monkey's Audio"},
+      {0, "#!AMR", "AMR"},
+      {0, "riff", "Sony Wave64"},
+      {0, "\x1A\x45\xDF\xA3", "WebM or Matroska"},
+      {0, "\x30\x26\xB2\x75", "WMA"},
+  };
+  for (const auto& form : kForms) {
+    if (bytes.size() >= form.at &&
+        absl::StartsWith(bytes.substr(form.at), form.bytes)) {
+      return absl::StrCat(": found ", form.name);
+    }
+  }
+  if (IsAdts(bytes)) return ": found AAC without a container (ADTS)";
+  for (size_t at = 1; at + 4 <= bytes.size(); ++at) {
+    const std::optional<Mp3Frame> frame = ParseMp3Frame(bytes, at);
+    if (!frame || frame->bytes == 0) continue;
+    const std::optional<Mp3Frame> second =
+        ParseMp3Frame(bytes, at + frame->bytes);
+    if (second && second->rate == frame->rate &&
+        ParseMp3Frame(bytes, at + frame->bytes + second->bytes)) {
+      return absl::StrCat(
+          ": found an MP3 that begins within a frame, the next "
+          "frame begins at byte ",
+          at, ": cut the file there");
+    }
+  }
+  return "";
+}
+
 absl::StatusOr<AudioHeader> ReadMp3(const Bytes& file, uint64_t start) {
   BALLAST_ASSIGN_OR_RETURN(const std::string bytes,
                            file.Some(start, kHeadBytes));
@@ -414,11 +461,11 @@ absl::StatusOr<AudioHeader> ReadAudioHeader(uint64_t length,
     start += 10 + size + ((bytes[5] & 0x10) != 0 ? 10 : 0);
   }
   if (start == 0) {
-    BALLAST_ASSIGN_OR_RETURN(const std::string head, file.Some(0, 2));
-    if (head.size() < 2 || Big(head, 0, 2) >> 5 != 0x7FF) {
-      return DataFaultError(
-          "no audio that is known; wanted WAV, FLAC, MP3, Ogg Vorbis, Ogg Opus "
-          "or M4A");
+    BALLAST_ASSIGN_OR_RETURN(const std::string head, file.Some(0, kHeadBytes));
+    if (head.size() < 2 || Big(head, 0, 2) >> 5 != 0x7FF || IsAdts(head)) {
+      return DataFaultError(absl::StrCat("no audio that is known", Seen(head),
+                                         "; wanted WAV, FLAC, MP3, Ogg Vorbis, "
+                                         "Ogg Opus or M4A"));
     }
   }
   return ReadMp3(file, start);

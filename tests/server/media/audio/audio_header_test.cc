@@ -196,6 +196,22 @@ TEST(AudioHeaderTest, OtherFilesAreFaults) {
   }
 }
 
+TEST(AudioHeaderTest, FormsThatAreNotReadAreNamed) {
+  const std::string rest(100, '\0');
+  ExpectFault("NIST_1A\n   1024\n" + rest, "found NIST SPHERE; wanted WAV");
+  ExpectFault("FORM    AIFF" + rest, "found AIFF;");
+  ExpectFault("FORM    AIFC" + rest, "found AIFF-C;");
+  ExpectFault(".snd" + rest, "found AU;");
+  ExpectFault("caff" + rest, "found CAF;");
+  ExpectFault("\x1A\x45\xDF\xA3" + rest, "found WebM or Matroska;");
+  ExpectFault("\xFF\xF1" + rest, "AAC without a container (ADTS)");
+  ExpectFault("text that is no audio", "no audio that is known; wanted WAV");
+  // Cut at any byte: the next frame is named, and a file from there is read.
+  const std::string mp3 = Mp3("", 10);
+  ExpectFault(mp3.substr(100), "the next frame begins at byte 317");
+  EXPECT_TRUE(Read(mp3.substr(417)).ok());
+}
+
 TEST(AudioHeaderTest, PassesAReadersErrorOn) {
   const auto header = ReadAudioHeader(
       100, [](uint64_t, uint64_t) -> absl::StatusOr<std::string> {
