@@ -1,6 +1,12 @@
-"""The model's own forward takes the batches of each family: images of 300 sizes, alone and
-several in a sample, under both rules. A model refuses a sample whose placeholders are not
-as many as its features.
+"""The model's own forward takes the batches of each family that transformers has a class for:
+images of 300 sizes, alone and several in a sample, under both rules, and videos of 60 sizes
+where the family has them. A model refuses a sample whose placeholders are not as many as its
+features.
+
+    accepted_sizes_test.py [--every N] [--share I/N] [TEST...]
+
+With --every, one of N of the sizes, but all borders of rules. With --share, one of N of the
+families.
 
 Towers and language models are narrow, and attention returns its values: only shapes matter
 here.
@@ -11,6 +17,9 @@ import json
 import math
 import os
 import random
+import shutil
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -22,10 +31,23 @@ MISSING = [name for name in ("transformers", "torch", "torchvision", "PIL", "jin
 #: Families whose images differ under the rules of transformers. SmolVLM's numbers there are
 #: Idefics 3's.
 DIFFERENT = ("gemma3_pan_and_scan", "internvl3", "llava1_5", "llava_next", "pixtral", "vipllava")
-FAMILIES = ("gemma3", "gemma3_pan_and_scan", "idefics3", "internvl3", "kimi_k25", "llama4", "llava1_5",
-            "llava_next", "llava_onevision", "minicpmv4_6", "pixtral", "smolvlm", "smolvlm_500m",
+FAMILIES = ("aya_vision", "ernie4_5_vl", "gemma3", "gemma3_pan_and_scan", "gemma4", "glm4v", "hunyuan_vl",
+            "idefics3", "internvl3", "kimi_k25", "llama4", "llava1_5", "llava1_5_pad", "llava_next",
+            "llava_onevision", "minicpmv4_6", "pixtral", "qianfan_ocr", "smolvlm", "smolvlm_500m",
             "vipllava")  # fmt: skip
-SIZES = 300
+#: Models of Qwen's, which `huggingface.unpacked` feeds: class and the tower's configuration.
+TOWER = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2,
+         "out_hidden_size": 32}  # fmt: skip
+QWEN = {
+    "qwen2_vl": ("Qwen2VL", {"depth": 1, "embed_dim": 32, "hidden_size": 32, "num_heads": 2}),
+    "qwen2_5_vl": ("Qwen2_5_VL", {**TOWER, "fullatt_block_indexes": [0]}),
+    "qwen3_vl": ("Qwen3VL", {**TOWER, "deepstack_visual_indexes": [0]}),
+    "qwen3_5_vl": ("Qwen3_5", TOWER),
+    "qwen2_5_omni": ("Qwen2_5OmniThinker", {**TOWER, "fullatt_block_indexes": [0]}),
+    "qwen3_omni_moe": ("Qwen3OmniMoeThinker", {**TOWER, "deepstack_visual_indexes": [0]}),
+}  # fmt: skip
+WITH_VIDEOS = ("internvl3", "llava_onevision", *QWEN)
+SIZES, VIDEOS = 300, 60
 #: Borders of rules: squares whose tokens a ratio bounds, one canvas or another, tiles.
 BORDERS = [
     (1800, 1800), (1537, 1537), (1920, 1920), (308, 124), (124, 308), (336, 336), (337, 336),
@@ -34,31 +56,48 @@ BORDERS = [
 CONFIG = """
 sources: [{name: chat, format: jsonl, path: chat.jsonl, media_root: "%s"}]
 order: {shuffle: false}
-model: {profile: %s, rules: %s, tokenizer: tokenizer.json, chat_template: chatml,
-        token_ids: {end_of_text: 0, im_start: 1, im_end: 2}}
+model: {profile: %s, rules: %s, chat_template: chatml, %s}
 batch: {global: 4, micro: 4, max_tokens: 131072}
 topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}
 balance: {equal_count: true}
 packing: {mode: shard, align: 4}
 serve: {listen: ["127.0.0.1:0"], threads: 2}
 """
+TOKENIZER = "tokenizer: tokenizer.json, token_ids: {end_of_text: 0, im_start: 1, im_end: 2}"
+#: Of Qwen's, which fit a small vocabulary.
+BYTES = ("tokenizer: bytes, max_pixels: 1003520, token_ids: {end_of_text: 300, im_start: 301, im_end: 302, "
+         "image: 303, video: 304, vision_start: 305, vision_end: 306}")  # fmt: skip
+every = 1
 
 
-def samples():
-    """The sizes of the images of each sample, SIZES in all; the same in each run."""
+def samples(with_videos):
+    """Of each sample, the sizes of its images and what its videos are: width, height, frames
+    and frames a second. The same in each run, and a multiple of 4."""
     drawn = random.Random(61)
 
-    def side():
-        return int(math.exp(drawn.uniform(math.log(20), math.log(1600))))
+    def side(most=1600):
+        return int(math.exp(drawn.uniform(math.log(20), math.log(most))))
 
-    sizes = BORDERS + [(side(), side()) for _ in range(SIZES - len(BORDERS))]
-    found, alone = [], 2 * SIZES // 3
-    found += [[size] for size in sizes[:alone]]
+    sizes = [(side(), side()) for _ in range(SIZES - len(BORDERS))]
+    alone = 2 * SIZES // 3 - len(BORDERS)
+    found = [([size], []) for size in sizes[:alone]]
     while alone < len(sizes):
         count = drawn.choice((2, 2, 3, 4))
-        found.append(sizes[alone : alone + count])
+        found.append((sizes[alone : alone + count], []))
         alone += count
-    return found
+    videos = [(side(500), side(500), drawn.randint(2, 40), drawn.choice((2, 5, 15, 30)))
+              for _ in range(VIDEOS if with_videos else 0)]  # fmt: skip
+    while videos:
+        count = drawn.choice((1, 1, 1, 2))
+        images = [(side(), side())] if drawn.random() < 0.2 else []
+        found.append((images, videos[:count]))
+        videos = videos[count:]
+    found = [([size], []) for size in BORDERS] + found[::every]
+    return found + found[: -len(found) % 4]
+
+
+def name_of(size):
+    return "x".join(map(str, size)) + (".png" if len(size) == 2 else ".avi")
 
 
 @unittest.skipIf(MISSING, "SKIPPED: Python lacks %s (BALLAST_PYTHON)" % ", ".join(MISSING))
@@ -79,85 +118,169 @@ class AcceptedSizesTest(tools.ToolTest):
             "values", lambda module, query, key, value, *_, **__: (value.transpose(1, 2), None)
         )
         AttentionMaskInterface.register("values", lambda *_, **__: None)
-        cls.pictures = cls.until_class_ends(tempfile.TemporaryDirectory())
-        for width, height in {size for sizes in samples() for size in sizes}:
+        cls.media = cls.until_class_ends(tempfile.TemporaryDirectory())
+        for width, height in {size for images, _ in samples(True) for size in images}:
             picture = Image.new("RGB", (width, height), (9, 99, 199))
-            picture.save(
-                os.path.join(cls.pictures, "%dx%d.png" % (width, height)), compress_level=1
-            )
+            picture.save(os.path.join(cls.media, name_of((width, height))), compress_level=1)
+
+    def samples_of(self, family):
+        """The samples of a family, whose videos are files."""
+        with_videos = family in WITH_VIDEOS and shutil.which("ffmpeg") is not None
+        found = samples(with_videos)
+        for video in {video for _, videos in found for video in videos}:
+            path = os.path.join(self.media, name_of(video))
+            if not os.path.exists(path):
+                width, height, frames, rate = video
+                source = "color=red:size=%dx%d:rate=%d" % (width, height, rate)
+                subprocess.run(
+                    ["ffmpeg", "-nostdin", "-loglevel", "error", "-f", "lavfi", "-i", source, "-frames:v",
+                     str(frames), "-c:v", "mjpeg", "-pix_fmt", "yuvj444p", path],
+                    check=True)  # fmt: skip
+        return found
 
     def write_samples(self, family):
-        """The tokenizer, and conversations over the pictures; the model's processor."""
+        lines = []
+        for images, videos in self.samples_of(family):
+            text = "<image>" * len(images) + "<video>" * len(videos) + "What?"
+            lines.append(json.dumps({
+                "images": [name_of(size) for size in images],
+                "videos": [name_of(size) for size in videos],
+                "messages": [{"role": "user", "content": text},
+                             {"role": "assistant", "content": "A."}]}))  # fmt: skip
+        self.write(os.path.join(family, "chat.jsonl"), "\n".join(lines) + "\n")
+        return len(lines)
+
+    def models_of(self, family):
+        """For each of the rules under which images differ, the lines of the configuration and
+        what makes the model and its adapter, given the ids of the job's tokens."""
+        os.makedirs(self.path(family), exist_ok=True)
+        if family in QWEN:
+            return [("authors", BYTES, self.qwen_of(family))]
         from tests.trainer_shim.python import family_models  # first: it finds the others
         from check_family_chats import save_tokenizer
 
-        os.makedirs(self.path(family), exist_ok=True)
         processor = family_models.processor_of(family)
         save_tokenizer(processor, self.path(family, "tokenizer.json"))
-        lines = []
-        for images in samples():
-            names = ["%dx%d.png" % size for size in images]
-            text = "<image>" * len(images) + "What?"
-            lines.append(
-                json.dumps(
-                    {
-                        "images": names,
-                        "messages": [
-                            {"role": "user", "content": text},
-                            {"role": "assistant", "content": "A."},
-                        ],
-                    }
-                )
+
+        def model_of(rules):
+            def make(_):
+                from ballast.adapters.huggingface_families import Family
+
+                model = family_models.model_of(family, processor, rules, "values")
+                if family == "llava_onevision":
+                    video = processor.tokenizer.convert_tokens_to_ids("<video>")
+                    model.config.video_token_id = model.model.config.video_token_id = video
+                adapter = Family(model.config)
+
+                def unpacked(batch):
+                    # Videos of several numbers of frames in a sample go through the tower apart.
+                    return [
+                        adapter.features(model, sample)
+                        if isinstance(sample.get("pixel_values_videos"), list)
+                        else sample
+                        for sample in adapter.unpacked(batch)
+                    ]
+
+                return model, unpacked
+
+            return make
+
+        every_rule = ("authors", "transformers") if family in DIFFERENT else ("authors",)
+        return [(rules, TOKENIZER, model_of(rules)) for rules in every_rule]
+
+    @staticmethod
+    def qwen_of(family):
+        import transformers
+
+        from ballast.adapters import huggingface
+        from tests.trainer_shim.python import family_models
+
+        name, vision = QWEN[family]
+        text = {**family_models.TEXT, "vocab_size": 320, "layer_types": ["full_attention"] * 2,
+                "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
+                                    "mrope_section": [2, 3, 3]}}  # fmt: skip
+        if name.endswith("MoeThinker"):
+            text.update(moe_intermediate_size=32, num_experts=4, num_experts_per_tok=2)
+
+        def make(token_ids):
+            ids = {"image_token_id": token_ids["image"], "video_token_id": token_ids["video"]}
+            if name.endswith("Thinker"):
+                audio = {"d_model": 32, "encoder_layers": 1, "encoder_attention_heads": 2,
+                         "encoder_ffn_dim": 32, "output_dim": 32}  # fmt: skip
+                if name.startswith("Qwen2"):
+                    ids = {key.replace("_id", "_index"): value for key, value in ids.items()}
+                ids["audio_config"] = audio
+            config = getattr(transformers, name + "Config")(
+                text_config=text, vision_config=vision, **ids
             )
-        self.write(os.path.join(family, "chat.jsonl"), "\n".join(lines) + "\n")
-        return processor
+            config._attn_implementation = "values"
+            model = getattr(transformers, name + "ForConditionalGeneration")(config)
+            return model.float().eval(), huggingface.unpacked
+
+        return make
 
     def check(self, family):
         import torch
 
-        from ballast.adapters.huggingface_families import Family
-        from tests.trainer_shim.python import family_models
-
-        processor = self.write_samples(family)
-        for rules in ("authors", "transformers") if family in DIFFERENT else ("authors",):
-            config = CONFIG % (self.pictures, family, rules)
+        for rules, tokenizer, model_of in self.models_of(family):
+            count = self.write_samples(family)
+            config = CONFIG % (self.media, family, rules, tokenizer)
             config = self.write(os.path.join(family, rules + ".yaml"), config)
-            self.ok("ballast-server", "index", "--config", config)
-            model = family_models.model_of(family, processor, rules, "values")
-            adapter = Family(model.config)
+            self.assertIn("0 bad", self.ok("ballast-server", "index", "--config", config))
             seen = 0
             with self.server(config, f"unix:{self.folder}/{family[:16]}{rules[0]}.sock") as (
                 address,
             ):
-                with (
-                    ballast.Loader(
-                        address,
-                        dp_rank=0,
-                        device="cpu",
-                        pixel_type="float32",
-                        steps=len(samples()) // 4,
-                    ) as loader,
-                    torch.no_grad(),
-                ):
+                with ballast.Loader(address, dp_rank=0, device="cpu", pixel_type="float32",
+                                    steps=count // 4) as loader, torch.no_grad():  # fmt: skip
+                    model, unpacked = model_of(loader.job["model"]["token_ids"])
                     for batch in loader:
-                        for sample in adapter.unpacked(batch):
+                        if family == "llava_next" and not seen:
+                            self.refuses_other_canvases(model.config, batch)
+                        for place, sample in zip(batch.samples, unpacked(batch)):
                             sample.pop("labels")
                             try:
                                 model(**sample, logits_to_keep=1)
-                            except ValueError as error:
-                                sizes = samples()[batch.samples[seen % 4].ordinal]
+                            except Exception as error:
+                                sizes = samples(family in WITH_VIDEOS)[place.ordinal]
                                 raise AssertionError(
                                     f"{family}, {rules}, {sizes}: {error}"
                                 ) from error
                             seen += 1
-            self.assertEqual(seen, len(samples()) // 4 * 4)
+            self.assertEqual(seen, count)
+
+    def refuses_other_canvases(self, config, batch):
+        from ballast.adapters.huggingface_families import Family
+        from ballast.errors import InvalidArgument
+
+        own = config.image_grid_pinpoints
+        config.image_grid_pinpoints = [list(reversed(pair)) for pair in own]
+        with self.assertRaisesRegex(
+            InvalidArgument, "image_grid_pinpoints: found .* wanted the job's"
+        ):
+            Family(config).unpacked(batch)
+        config.image_grid_pinpoints = own
 
 
 def _add(family):
     setattr(AcceptedSizesTest, "test_" + family, lambda self: self.check(family))
 
 
-for _family in FAMILIES:
+def option(name, default):
+    """Takes an option and its value from the command line."""
+    if name not in sys.argv:
+        return default
+    at = sys.argv.index(name)
+    value = sys.argv[at + 1]
+    del sys.argv[at : at + 2]
+    return value
+
+
+share, shares = 0, 1
+if __name__ == "__main__":
+    every = int(option("--every", 1))
+    share, shares = map(int, option("--share", "0/1").split("/"))
+for _family in (*FAMILIES, *QWEN)[share::shares]:
     _add(_family)
 
 

@@ -54,6 +54,8 @@ class Batch(_Base):
     dummy_clip: bool
     #: With a dummy image: the id of the token that stands for an image; else 0.
     image_token: int
+    #: The job's `model.image_family`, as the servers filled it in; empty for Qwen's models.
+    image_family: Dict[str, Any]
     bytes_read: int  #: bytes of the blocks that were pulled
     bytes_moved: int  #: bytes sent to other ranks
     totals: Totals  #: this rank's samples
@@ -72,6 +74,7 @@ class Batch(_Base):
         self._counts: Optional[Dict[str, List[int]]] = None
         self.fields = {}
         self.image_token = 0
+        self.image_family = {}
 
     if TYPE_CHECKING:
         # A key that no batch has is found before it runs. A key in a variable of type

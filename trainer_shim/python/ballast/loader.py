@@ -9,7 +9,7 @@ import weakref
 from ctypes import pointer
 from typing import Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Union
 
-from . import _lightning, _one_pass, _rerun, _structs
+from . import _lightning, _one_pass, _rerun, _structs, _tried
 from ._arguments import (
     NORMALISATIONS,
     PIXEL_TYPES,
@@ -341,6 +341,7 @@ class Loader(Progress, Iterator[Batch]):
         """
         if self._step is None:
             _lightning.restore(sys._getframe(1))
+            _tried.warn_of_others()
         self.open()
         begin = self._waits()
         raw_stream = current_stream(self._device) if stream is None else stream
@@ -349,6 +350,7 @@ class Loader(Progress, Iterator[Batch]):
             self._ended = True
             raise StopIteration
         batch = batch_of(parts, self._to_array, self._shims.schedule)
+        batch.image_family = self.job["model"].get("image_family") or {}
         if batch.dummy_image:
             batch.image_token = int(self.job["model"]["token_ids"]["image"])
         step_is_done = batch.micro_batch + 1 == batch.num_micro_batches

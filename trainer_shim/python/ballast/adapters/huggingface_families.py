@@ -38,9 +38,11 @@ class Family:
     videos of one number of frames in a call. Calls whose videos differ in it take
     `features`, and so may all.
 
-    Raises InvalidArgument for a model that it does not know, and for a batch whose
-    pixels are not in the model's form; FailedPrecondition for a batch with a dummy image
-    (`Batch.dummy_image`), since these models refuse an image that no token refers to.
+    Raises InvalidArgument for a model that it does not know, for a batch whose
+    pixels are not in the model's form, and where `image_grid_pinpoints` of LLaVA-NeXT or
+    OneVision are not the canvases to which the job cuts images; FailedPrecondition for a batch
+    with a dummy image (`Batch.dummy_image`), since these models refuse an image that no token
+    refers to.
 
     Args:
         config: the model's configuration, of which `model_type`, `image_token_id` (or
@@ -78,6 +80,7 @@ class Family:
         ]
         self._why_not_packed = _why_not_packed(config, found.position_axes)
         self._longest_row = _longest_row(config)
+        self._config = config
 
     def packed(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
         """Arguments for one call over all samples of a batch in one row.
@@ -227,6 +230,8 @@ class Family:
             )
         if self._profile.videos != "RULE_LLAVA_ONEVISION":
             require_no_videos(batch, "this adapter")
+        if self._profile.rule == "RULE_PINPOINTS":
+            _require_canvases(self._config, getattr(batch, "image_family", {}))
         return _Images.of(batch, audio)
 
     def _videos(self, batch: Mapping[str, Any], part: Optional[slice]) -> Dict[str, Any]:
@@ -295,6 +300,20 @@ class Family:
         if self._profile.cut_alone:
             inputs["batch_num_images"] = part.counts
         return inputs
+
+
+def _require_canvases(config: Any, family: Mapping[str, Any]) -> None:
+    """Compares the canvases of a model with the job's, in order: of two that waste as much of
+    an image the first is taken, and with another the model puts the crops together wrongly,
+    often without an error."""
+    canvases = [[canvas["height"], canvas["width"]] for canvas in family.get("canvases", [])]
+    found = [list(map(int, pair)) for pair in getattr(config, "image_grid_pinpoints", None) or []]
+    if canvases and found and found != canvases:
+        raise InvalidArgument(
+            "image_grid_pinpoints: found %s in the model's configuration, wanted the job's %s, as "
+            "height and width: set model.config.image_grid_pinpoints to these, or serve "
+            "model.rules: transformers (docs/families.md, Whose rules)" % (found, canvases)
+        )
 
 
 #: model_type -> the argument that separates image tokens from text: for Gemma, since the
