@@ -89,6 +89,12 @@ bool CheckBeginning(int file, const Request& request, const Listing& listing,
         start.is_key && (!table.is_timed || start.time <= table.frames[i].time);
     if (!is_sure) unsure.push_back(i);
   }
+  // Without times frames are counted as they come out: of a file that begins
+  // within a group fewer may, which its last frame shows.
+  const auto last = static_cast<uint32_t>(table.frames.size() - 1);
+  if (!table.is_timed && !unsure.empty() && unsure.back() < last) {
+    unsure.push_back(last);
+  }
   if (unsure.empty()) return true;
   FrameDecoder decoder(file, request.offset, request.bytes, listing.list,
                        table);
