@@ -45,9 +45,10 @@ absl::Duration WorkOf(uint8_t type) {
       return absl::Microseconds(2);
   }
 }
-// Open calls of a connection that double what another one costs. Ranks have
-// fewer; a client that reads no answers has ever more.
-constexpr int kFewCalls = 8;
+// Open calls of a connection that double what another one costs, up to nine
+// times as much. Ranks have fewer; a client that reads no answers has ever more.
+constexpr size_t kFewCalls = 8;
+constexpr size_t kManyCalls = 64;
 constexpr absl::Duration kWorkOfKib = absl::Nanoseconds(500);
 
 struct FrameHeader {
@@ -99,7 +100,8 @@ absl::Status FrameMeter::BeginFrame(absl::Duration* work) {
       ReadHeader(absl::string_view(held_).substr(frame_begin_));
   if (type == kHeaders && stream > last_call_) {
     last_call_ = stream;
-    *work += WorkOf(type) * (static_cast<double>(calls_.size()) / kFewCalls);
+    const size_t open = std::min(calls_.size(), kManyCalls);
+    *work += WorkOf(type) * (static_cast<double>(open) / kFewCalls);
     calls_.insert(stream);
   } else if (type == kReset) {
     calls_.erase(stream);
