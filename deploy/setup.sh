@@ -47,6 +47,7 @@ packages=(
   libbenchmark-dev
   libboost-dev
   libcli11-dev
+  libcurl4-openssl-dev
   libeigen3-dev
   libgloo-dev
   libgmock-dev

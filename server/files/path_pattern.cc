@@ -254,9 +254,12 @@ absl::StatusOr<StoreUrl> ParseStoreUrl(absl::string_view url) {
   StoreUrl parsed;
   parsed.scheme = std::string(url.substr(0, end));
   if (parsed.scheme != "s3" && parsed.scheme != "gs" &&
-      parsed.scheme != "abfs" && parsed.scheme != "file") {
+      parsed.scheme != "abfs" && parsed.scheme != "file" &&
+      parsed.scheme != "hf" && parsed.scheme != "https" &&
+      parsed.scheme != "http") {
     return refused(
-        "has an unknown scheme; wanted s3://, gs://, abfs:// or file://");
+        "has an unknown scheme; wanted s3://, gs://, abfs://, hf://, https:// "
+        "or file://");
   }
   const absl::string_view rest = url.substr(end + 3);
   const bool is_file = parsed.scheme == "file";
@@ -276,6 +279,17 @@ absl::StatusOr<StoreUrl> ParseStoreUrl(absl::string_view url) {
         "abfs://… holds an account or a password; wanted abfs://CONTAINER/KEY, "
         "the account as storage.azure.account, and keys where "
         "storage.azure.credentials says");
+  }
+  const bool is_web = parsed.scheme == "https" || parsed.scheme == "http";
+  if (is_web && absl::StrContains(names[0], '@')) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        parsed.scheme,
+        "://… holds a user name or password, and none is sent to web servers"));
+  }
+  if (parsed.scheme == "hf" && (names.size() < 3 || names[0] != "datasets")) {
+    return refused(
+        "names no data set of the hub; wanted hf://datasets/OWNER/NAME/FILE, "
+        "or hf://datasets/OWNER/NAME@REVISION/FILE");
   }
   if (!is_file && absl::StrContains(names[0], '@')) {
     return absl::InvalidArgumentError(absl::StrCat(

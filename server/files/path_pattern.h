@@ -11,14 +11,16 @@ namespace ballast {
 
 // A path into a store: "s3://bucket/folder/name.tar".
 struct StoreUrl {
-  std::string scheme;  // s3, gs, abfs or file
-  // "bucket/folder/name.tar"; for `file` the absolute path.
+  std::string scheme;  // s3, gs, abfs, hf, https, http or file
+  // "bucket/folder/name.tar"; for `file` the absolute path, for `hf`
+  // "datasets/OWNER/NAME@REVISION/…", for `https` "HOST/…".
   std::string path;
 };
 
 // Reads "SCHEME://BUCKET/KEY"; the key may be empty. Errors: INVALID_ARGUMENT
-// (an unknown scheme, no bucket, a user name or password, `.` or `..` or an
-// empty name between slashes), naming the path. Pure.
+// (an unknown scheme, no bucket, no data set of the hub, a user name or
+// password, `.` or `..` or an empty name between slashes), naming the path.
+// Pure.
 absl::StatusOr<StoreUrl> ParseStoreUrl(absl::string_view url);
 
 // Whether `path` names an object of a store: "SCHEME://…". Pure.

@@ -15,9 +15,11 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/status_macros.h"
 #include "common/threads.h"
 #include "server/files/arrow_store.h"
+#include "server/files/hub_store.h"
 #include "server/files/path_pattern.h"
 
 namespace ballast {
@@ -149,6 +151,11 @@ absl::StatusOr<std::pair<StoreReader*, std::string>> Storage::Find(
   if (opened.reader == nullptr) {
     if (parsed.scheme == "file") {
       opened.store = MakeLocalStore();
+    } else if (parsed.scheme == "hf") {
+      BALLAST_ASSIGN_OR_RETURN(HubAccess access, ResolveHubAccess());
+      opened.store = MakeHubStore(std::move(access), Clock::Real());
+    } else if (parsed.scheme == "https" || parsed.scheme == "http") {
+      opened.store = MakeWebStore(parsed.scheme, Clock::Real());
     } else {
       BALLAST_ASSIGN_OR_RETURN(opened.store,
                                MakeArrowStore(parsed.scheme, settings_));

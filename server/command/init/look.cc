@@ -19,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
+#include "common/clock.h"
 #include "common/machine.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
@@ -37,6 +38,7 @@
 #include "server/data/source_files.h"
 #include "server/data/unpack_lines.h"
 #include "server/files/file.h"
+#include "server/files/hub_store.h"
 #include "server/files/path_pattern.h"
 #include "server/files/storage.h"
 #include "server/recipe/turns_json.h"
@@ -685,7 +687,7 @@ absl::StatusOr<DataTree> LookInStore(const LookOptions& options,
   const std::string section = parsed.scheme == "gs"     ? "gcs"
                               : parsed.scheme == "abfs" ? "azure"
                               : parsed.scheme == "s3"   ? "s3"
-                                                        : "file";
+                                                        : parsed.scheme;
   BALLAST_RETURN_IF_ERROR(CheckOptions(options, section));
   for (const SeenStore& each : options.stores) {
     if (each.section == section) *store = each;
@@ -699,9 +701,19 @@ absl::StatusOr<DataTree> LookInStore(const LookOptions& options,
   BALLAST_ASSIGN_OR_RETURN(const v1::Storage settings,
                            StoreSettings(*store, config_folder));
   BALLAST_RETURN_IF_ERROR(Storage::OfProcess().Configure(settings));
+  // What is written down stays the version that was looked at.
+  std::string root = parsed.path;
+  if (parsed.scheme == "hf") {
+    BALLAST_ASSIGN_OR_RETURN(HubAccess access, ResolveHubAccess());
+    BALLAST_ASSIGN_OR_RETURN(
+        root, PinHubPath(root, std::move(access), Clock::Real()));
+  }
   absl::StatusOr<DataTree> tree =
-      DataTree::Look(absl::StrCat(parsed.scheme, "://", parsed.path));
-  if (tree.ok() || parsed.scheme == "file") return tree;
+      DataTree::Look(absl::StrCat(parsed.scheme, "://", root));
+  const bool has_options =
+      std::any_of(options.stores.begin(), options.stores.end(),
+                  [&](const auto& each) { return each.section == section; });
+  if (tree.ok() || !has_options) return tree;
   return absl::Status(
       tree.status().code(),
       absl::StrCat(tree.status().message(), " (init takes the keys of storage.",

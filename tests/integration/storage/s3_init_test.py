@@ -168,7 +168,7 @@ class S3InitTest(tools.ToolTest):
             "storage.s3.endpoint: found",
             refused("s3://bucket/webdataset", "--s3-endpoint", "nowhere"),
         )
-        self.assertIn("unknown scheme", refused("http://bucket/webdataset"))
+        self.assertIn("unknown scheme", refused("ftp://bucket/webdataset"))
         self.assertIn("another kind", refused("gs://bucket/webdataset", *here))
         self.assertIn("a folder with options --s3-", refused(self.bucket, *here))
         self.assertFalse(os.path.exists(out))

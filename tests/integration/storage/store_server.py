@@ -3,6 +3,7 @@
 import contextlib
 import http.server
 import os
+import ssl
 import threading
 
 PAGE = 2  # objects an answer of a listing, so that every larger one takes several
@@ -11,19 +12,27 @@ PAGE = 2  # objects an answer of a listing, so that every larger one takes sever
 class StoreServer:
     """At a free port of this machine until it is closed."""
 
-    def __init__(self, root, handler):
+    def __init__(self, root, handler, certificate=None):
         self.root = root
         self.requests = []  # (method, path with query, range or None)
         self.refuse = None  # a status that every request is answered with
         handler = type("Handler", (handler,), {"store": self})
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
+        self._scheme = "http"
+        if certificate is not None:  # a file that holds it and its key
+            self._scheme = "https"
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
     @property
     def endpoint(self):
-        return "http://127.0.0.1:%d" % self._server.server_port
+        return "%s://127.0.0.1:%d" % (self._scheme, self._server.server_port)
 
     def close(self):
         self._server.shutdown()

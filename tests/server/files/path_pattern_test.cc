@@ -28,7 +28,7 @@ TEST(ParseStoreUrlTest, TakesBucketAndKey) {
 
 TEST(ParseStoreUrlTest, RefusesWhatCannotBeOpened) {
   for (const char* url :
-       {"http://host/x", "s3:///key", "s3://", "s3://b//k", "s3://b/../k",
+       {"ftp://host/x", "s3:///key", "s3://", "s3://b//k", "s3://b/../k",
         "s3://b/./k", "file://relative", "no scheme"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseStoreUrl(url).status())) << url;
   }

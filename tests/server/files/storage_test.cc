@@ -177,7 +177,7 @@ TEST_F(StorageTest, ListsByBracesAndGlobs) {
   EXPECT_TRUE(absl::IsInvalidArgument(
       storage_.ListFiles("/dir", "s3://b*/x").status()));
   EXPECT_TRUE(absl::IsInvalidArgument(
-      storage_.ListFiles("/dir", "http://b/x").status()));
+      storage_.ListFiles("/dir", "ftp://b/x").status()));
 }
 
 TEST_F(StorageTest, ListsAFolderWithWhatLiesDirectlyInIt) {
@@ -195,7 +195,7 @@ TEST_F(StorageTest, ListsAFolderWithWhatLiesDirectlyInIt) {
   EXPECT_EQ(entries->at(1).size, 3u);
   EXPECT_EQ(storage_.ListFolder("s3://b/none")->size(), 0u);
   EXPECT_TRUE(
-      absl::IsInvalidArgument(storage_.ListFolder("http://b/x").status()));
+      absl::IsInvalidArgument(storage_.ListFolder("ftp://b/x").status()));
 }
 
 TEST_F(StorageTest, ReadsAnyRange) {
