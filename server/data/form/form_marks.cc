@@ -1,0 +1,141 @@
+#include "server/data/form/form_marks.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <string_view>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/sample/data_fault.h"
+
+namespace ballast {
+
+// The media of the marks in a text, in order, and the text with `<image>`
+// for each.
+absl::StatusOr<absl::string_view> FormMarks::Marked(absl::string_view text) {
+  std::string made;
+  size_t done = 0;
+  for (size_t at = text.find('<'); at != text.npos;
+       at = text.find('<', at + 1)) {
+    size_t length = 0;
+    BALLAST_ASSIGN_OR_RETURN(const absl::string_view medium,
+                             TakeMark(text.substr(at), &length));
+    if (medium.empty()) continue;
+    absl::StrAppend(&made, text.substr(done, at - done), "<", medium, ">");
+    done = at + length;
+    at = done - 1;
+  }
+  absl::StrAppend(&made, text.substr(done));
+  return Keep(std::move(made));
+}
+
+// The medium of a mark at the beginning of `text`; "" if there is none.
+absl::StatusOr<absl::string_view> FormMarks::TakeMark(absl::string_view text,
+                                                      size_t* length) {
+  // What the images are called decides before the form does.
+  const FormMedium* longest = nullptr;
+  size_t place = 0;
+  for (size_t i = 0; i < images_.size(); ++i) {
+    const FormMedium& image = images_[i];
+    if (image.mark.empty() || !absl::StartsWith(text, image.mark)) continue;
+    if (longest == nullptr || image.mark.size() > longest->mark.size()) {
+      longest = &image;
+      place = i;
+    }
+  }
+  if (longest != nullptr) {
+    *length = longest->mark.size();
+    places_.push_back(place);
+    return "image";
+  }
+  const std::pair<const char*,
+                  const google::protobuf::RepeatedPtrField<std::string>*>
+      marks[] = {{"image", &form_.marks().image()},
+                 {"video", &form_.marks().video()},
+                 {"audio", &form_.marks().audio()}};
+  for (const auto& [medium, spellings] : marks) {
+    const std::string own = absl::StrCat("<", medium, ">");
+    if (absl::StartsWith(text, own)) {
+      *length = own.size();
+      ++marks_;
+      if (std::string_view(medium) == "image") places_.push_back(kNext);
+      return medium;
+    }
+    for (const std::string& spelling : *spellings) {
+      const size_t number_at = spelling.find("{n}");
+      if (number_at == spelling.npos) {
+        if (!absl::StartsWith(text, spelling)) continue;
+        *length = spelling.size();
+        ++marks_;
+        if (std::string_view(medium) == "image") places_.push_back(kNext);
+        return medium;
+      }
+      const absl::string_view before =
+          absl::string_view(spelling).substr(0, number_at);
+      const absl::string_view after =
+          absl::string_view(spelling).substr(number_at + 3);
+      if (!absl::StartsWith(text, before)) continue;
+      size_t end = before.size();
+      while (end < text.size() && absl::ascii_isdigit(text[end])) ++end;
+      uint32_t number = 0;
+      if (end == before.size() ||
+          !absl::SimpleAtoi(text.substr(before.size(), end - before.size()),
+                            &number) ||
+          !absl::StartsWith(text.substr(end), after)) {
+        continue;
+      }
+      *length = end + after.size();
+      ++marks_;
+      if (std::string_view(medium) == "image") {
+        numbered_ = true;
+        places_.push_back(number);
+      }
+      return medium;
+    }
+  }
+  return "";
+}
+
+// Puts the images into the order of their marks.
+absl::StatusOr<std::vector<CookedSample::Medium>> FormMarks::OrderImages()
+    const {
+  const bool by_mark =
+      std::any_of(images_.begin(), images_.end(),
+                  [](const FormMedium& image) { return !image.mark.empty(); });
+  std::vector<CookedSample::Medium> images;
+  const auto first = [](const FormMedium& image) {
+    return image.medium.parts[0];
+  };
+  if (places_.empty() || (!by_mark && !numbered_)) {
+    for (const FormMedium& image : images_) images.push_back(first(image));
+    return images;
+  }
+  size_t base = 1;
+  for (const size_t place : places_) {
+    if (place == kNext) {
+      return DataFaultError(
+          "marks of images with and without a number or a name, so their "
+          "order is not known; wanted all of one kind");
+    }
+    if (by_mark || place == 0) base = 0;
+  }
+  std::set<size_t> taken;
+  for (const size_t place : places_) {
+    if (place < base || place - base >= images_.size()) {
+      return DataFaultError(absl::StrCat("a mark of image ", place, ", of ",
+                                         images_.size(), " images"));
+    }
+    taken.insert(place - base);
+    images.push_back(first(images_[place - base]));
+  }
+  if (taken.size() == images_.size()) return images;
+  return DataFaultError(absl::StrCat("the texts have marks of ", taken.size(),
+                                     " of ", images_.size(),
+                                     " images; wanted a mark for each"));
+}
+
+}  // namespace ballast

@@ -1,0 +1,93 @@
+#ifndef BALLAST_SERVER_DATA_FORM_FORM_RECORD_H_
+#define BALLAST_SERVER_DATA_FORM_FORM_RECORD_H_
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <simdjson.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "proto/config.pb.h"
+#include "server/data/form/form_path.h"
+#include "server/data/form/form_sample.h"
+#include "server/data/form/unread.h"
+#include "server/recipe/recipe.h"
+
+namespace ballast {
+
+// The name of a medium in the file, whose value is its number.
+inline constexpr char kFormMedia[] = "$ballast.media";
+
+// What a value is, for messages: "a list".
+std::string KindOf(const simdjson::dom::element& value);
+// Whether it is null, or a text or list without anything in it.
+bool IsEmptyValue(const simdjson::dom::element& value);
+// Whether a list is one of turns: of structs, or of lists.
+bool IsTurns(const simdjson::dom::element& value);
+
+// A record as a tree of names and values, and which of them the form has read.
+// Thread-compatible. All arguments must outlive it.
+class FormRecord {
+ public:
+  // `fields`: names of numbers that travel with the sample.
+  FormRecord(const v1::Source::Form* form,
+             const std::vector<std::string>* fields, const RecipeRecord* record)
+      : form_(*form), fields_(*fields), record_(*record) {}
+
+  // Must come first. Errors: a data fault.
+  absl::Status Parse();
+
+  const simdjson::dom::object& root() const { return root_; }
+
+  // The values of the first path of `key` with some that `takes` likes. Empty
+  // values count as none.
+  template <typename Takes>
+  std::vector<simdjson::dom::element> Find(const char* name,
+                                           const std::vector<FormPaths>& keys,
+                                           size_t entry, Takes takes) {
+    const FormPaths& key = keys[entry];
+    for (const FormPath& path : key.paths) {
+      std::string at;
+      std::vector<simdjson::dom::element> values = Values(path, &at);
+      std::erase_if(values, IsEmptyValue);
+      if (values.empty() || !std::all_of(values.begin(), values.end(), takes)) {
+        continue;
+      }
+      Use(name, entry, at);
+      return values;
+    }
+    return {};
+  }
+
+  // Counts a path as read, without a key of the form.
+  void MarkRead(const std::string& path) { read_.insert(path); }
+  KeyUse UseOf(const std::string& path) const;
+  // The last path that `key` of the form read.
+  std::string LastRead(absl::string_view key) const;
+  std::vector<FormSample::Use> TakeUses() { return std::move(used_); }
+
+  // The fault of a record without a value for these keys.
+  absl::Status Missing(const char* name,
+                       const std::vector<FormPaths>& keys) const;
+
+ private:
+  std::vector<simdjson::dom::element> Values(const FormPath& path,
+                                             std::string* at) const;
+  void Use(absl::string_view key, size_t entry, const std::string& path);
+  std::string Names() const;
+
+  const v1::Source::Form& form_;
+  const std::vector<std::string>& fields_;
+  const RecipeRecord& record_;
+  simdjson::dom::parser parser_;
+  simdjson::dom::object root_;
+  std::set<std::string> read_;
+  std::vector<FormSample::Use> used_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DATA_FORM_FORM_RECORD_H_

@@ -1,0 +1,30 @@
+#ifndef BALLAST_SERVER_DATA_FORM_FORM_SAMPLE_H_
+#define BALLAST_SERVER_DATA_FORM_FORM_SAMPLE_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "server/recipe/recipe.h"
+
+namespace ballast {
+
+// A sample as a form makes it of a record.
+struct FormSample {
+  CookedSample sample;
+  // Media that the record has as text, in base64: the part after those of the
+  // record, and so on.
+  std::vector<std::string> media;
+  // The keys that were read, for each key of the form; in the order of the
+  // form, each once.
+  struct Use {
+    std::string key;   // of the form: "images"
+    size_t entry = 0;  // of its list
+    std::string path;  // of the record: "image"
+  };
+  std::vector<Use> used;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DATA_FORM_FORM_SAMPLE_H_
