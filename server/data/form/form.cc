@@ -1,6 +1,6 @@
 #include "server/data/form/form.h"
 
-#include <deque>
+#include <list>
 #include <string_view>
 #include <utility>
 
@@ -548,7 +548,7 @@ class FormEvaluation {
   FormRecord record_;
   FormMedia media_;
   FormMarks marks_;
-  std::deque<simdjson::dom::parser> parsers_;  // of texts of turns
+  std::list<simdjson::dom::parser> parsers_;  // of texts of turns
   FormSample result_;
   std::vector<FormMedium> videos_, audios_, in_parts_;
   TurnsJson turns_;

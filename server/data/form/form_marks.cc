@@ -29,6 +29,7 @@ absl::StatusOr<absl::string_view> FormMarks::Marked(absl::string_view text) {
     done = at + length;
     at = done - 1;
   }
+  if (done == 0) return text;
   absl::StrAppend(&made, text.substr(done));
   return Keep(std::move(made));
 }
@@ -58,9 +59,10 @@ absl::StatusOr<absl::string_view> FormMarks::TakeMark(absl::string_view text,
                  {"video", &form_.marks().video()},
                  {"audio", &form_.marks().audio()}};
   for (const auto& [medium, spellings] : marks) {
-    const std::string own = absl::StrCat("<", medium, ">");
-    if (absl::StartsWith(text, own)) {
-      *length = own.size();
+    const size_t name = std::string_view(medium).size();
+    if (text.size() > name + 1 && text[name + 1] == '>' &&
+        absl::StartsWith(text.substr(1), medium)) {
+      *length = name + 2;
       ++marks_;
       if (std::string_view(medium) == "image") places_.push_back(kNext);
       return medium;

@@ -2,7 +2,7 @@
 #define BALLAST_SERVER_DATA_FORM_FORM_MARKS_H_
 
 #include <cstddef>
-#include <deque>
+#include <list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +33,7 @@ class FormMarks {
   }
 
   // The media of the marks in a text, in order, and the text with `<image>`
-  // for each. It lives as long as this. Errors: a data fault.
+  // for each. It lives as long as this and `text`. Errors: a data fault.
   absl::StatusOr<absl::string_view> Marked(absl::string_view text);
 
   // A part of a turn that is an image, and how many images were before it.
@@ -61,7 +61,7 @@ class FormMarks {
 
   const v1::Source::Form& form_;
   std::vector<FormMedium> images_;
-  std::deque<std::string> texts_;
+  std::list<std::string> texts_;
   size_t marks_ = 0;
   // The image of each mark: a number, or the next one.
   std::vector<size_t> places_;

@@ -129,12 +129,21 @@ bool IsTurns(const element& value) {
 }
 
 absl::Status FormRecord::Parse() {
-  const bool is_members = record_.kind == RecipeRecord::Kind::kMembers;
-  std::string json = is_members ? MembersJson(record_) : record_.text;
-  BALLAST_RETURN_IF_ERROR(ParseObject(json, &parser_, &root_));
+  // A thread keeps what it parsed last, unless that is large.
+  constexpr size_t kKept = size_t{1} << 18;
+  thread_local simdjson::dom::parser kept;
+  std::string json;
+  if (record_.kind == RecipeRecord::Kind::kMembers) {
+    json = MembersJson(record_);
+  } else {
+    json.reserve(record_.text.size() + simdjson::SIMDJSON_PADDING);
+    json = record_.text;
+  }
+  BALLAST_RETURN_IF_ERROR(
+      ParseObject(json, json.size() > kKept ? &parser_ : &kept, &root_));
   // As of conversations (conversation_json.h).
   if (record_.kind == RecipeRecord::Kind::kLine) {
-    BALLAST_RETURN_IF_ERROR(CheckKeysOnce(json));
+    BALLAST_RETURN_IF_ERROR(CheckKeysOnce(root_));
   }
   return absl::OkStatus();
 }
@@ -175,7 +184,8 @@ KeyUse FormRecord::UseOf(const std::string& path) const {
       *use = KeyUse::kRead;
       return true;
     }
-    if (absl::StartsWith(read, absl::StrCat(path, "."))) {
+    if (read.size() > path.size() && read[path.size()] == '.' &&
+        absl::StartsWith(read, path)) {
       *use = KeyUse::kWithin;
     }
     return false;

@@ -29,7 +29,7 @@ bool IsEmptyValue(const simdjson::dom::element& value);
 bool IsTurns(const simdjson::dom::element& value);
 
 // A record as a tree of names and values, and which of them the form has read.
-// Thread-compatible. All arguments must outlive it.
+// Thread-compatible; a thread has one at a time. All arguments must outlive it.
 class FormRecord {
  public:
   // `fields`: names of numbers that travel with the sample.
@@ -82,7 +82,7 @@ class FormRecord {
   const v1::Source::Form& form_;
   const std::vector<std::string>& fields_;
   const RecipeRecord& record_;
-  simdjson::dom::parser parser_;
+  simdjson::dom::parser parser_;  // of a large record
   simdjson::dom::object root_;
   std::set<std::string> read_;
   std::vector<FormSample::Use> used_;

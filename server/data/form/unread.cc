@@ -90,8 +90,10 @@ class Account {
   absl::Status Check(const object& root, const std::string& prefix,
                      int depth) const {
     bool describes_picture = false;
-    for (const auto& [key, value] : root) {
-      describes_picture |= DescribesPicture(View(key)) && !value.is_null();
+    if (!has_media_) {
+      for (const auto& [key, value] : root) {
+        describes_picture |= DescribesPicture(View(key)) && !value.is_null();
+      }
     }
     for (const auto& [key, value] : root) {
       const std::string path = absl::StrCat(prefix, View(key));
@@ -144,7 +146,7 @@ class Account {
       return Fault(path, "seems to hold an array of pixels", "");
     }
     const bool is_said = !value.is_number() && !value.is_bool();
-    if (IsMediaKey(key) && is_said && !(has_media_ && IsName(text))) {
+    if (is_said && !(has_media_ && IsName(text)) && IsMediaKey(key)) {
       return Fault(path, "seems to hold media or to name them", "images");
     }
     if (!has_media_ && (NamesMedia(text) ||

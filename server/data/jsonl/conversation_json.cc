@@ -196,6 +196,8 @@ absl::StatusOr<Mentioned> ReadTurns(const object& root) {
 }
 
 // Walks all objects, which are at most as deep as simdjson allows (1024).
+absl::Status CheckObject(const object& map);
+
 absl::Status CheckObjects(const element& value) {
   if (array list; value.get(list) == SUCCESS) {
     for (const element item : list) {
@@ -204,7 +206,10 @@ absl::Status CheckObjects(const element& value) {
     return absl::OkStatus();
   }
   object map;
-  if (value.get(map) != SUCCESS) return absl::OkStatus();
+  return value.get(map) == SUCCESS ? CheckObject(map) : absl::OkStatus();
+}
+
+absl::Status CheckObject(const object& map) {
   // Compares few keys with each other, and remembers many.
   constexpr size_t kFew = 16;
   absl::InlinedVector<std::string_view, kFew> few;
@@ -344,6 +349,8 @@ absl::Status CheckKeysOnce(absl::string_view json) {
   simdjson::dom::parser parser;
   return Parse(json, parser).status();
 }
+
+absl::Status CheckKeysOnce(const object& root) { return CheckObject(root); }
 
 absl::Status CheckConversation(absl::string_view json) {
   simdjson::dom::parser parser;

@@ -11,6 +11,11 @@
 #include "server/sample/raw_video.h"
 #include "server/sample/sample_source.h"
 
+// Its header takes a second to read.
+namespace simdjson::dom {
+class object;
+}
+
 namespace ballast {
 
 // The parts of a conversation's JSON that the corpus needs. server/text handles
@@ -110,6 +115,8 @@ absl::StatusOr<JsonSample> ReadJsonSample(std::string* json);
 // INVALID_ARGUMENT if an object in `json`, which is JSON of any kind, has a key
 // twice, naming the key; also if it is no JSON.
 absl::Status CheckKeysOnce(absl::string_view json);
+// The same of JSON that is parsed.
+absl::Status CheckKeysOnce(const simdjson::dom::object& root);
 
 // INVALID_ARGUMENT if the text holds the mark `<video>`.
 absl::Status CheckNoVideoMark(absl::string_view text);
