@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
 #include "server/data/jsonl/conversation_json.h"
 #include "server/data/jsonl/element_reader.h"
+#include "server/data/jsonl/media_root.h"
 #include "server/text/conversation.h"
 #include "server/text/sample_fields.h"
 #include "tests/fuzz/memory_file.h"
@@ -28,10 +29,7 @@ void ReadLine(absl::string_view line) {
   if (sample.ok()) {
     Must(!sample->videos.empty() || CheckConversation(line).ok());
     for (const std::string& path : sample->images) {
-      Must(!path.empty() && path[0] != '/');
-      for (const absl::string_view part : absl::StrSplit(path, '/')) {
-        Must(part != "..");
-      }
+      Must(CheckMediaPath("image", path).ok());
     }
     images = sample->images.size();
   }
