@@ -79,12 +79,16 @@ void AppendJsonText(absl::string_view text, std::string* json) {
 }
 
 void TurnsJson::AddKey(absl::string_view key, absl::string_view json) {
-  absl::StrAppend(&turns_.back().settings, ",\"", key, "\":", json);
+  turns_.back().settings += ',';
+  AppendJsonText(key, &turns_.back().settings);
+  absl::StrAppend(&turns_.back().settings, ":", json);
   bytes_ += key.size() + json.size() + 4;
 }
 
 void TurnsJson::AddBeside(absl::string_view key, absl::string_view json) {
-  absl::StrAppend(&beside_, ",\"", key, "\":", json);
+  beside_ += ',';
+  AppendJsonText(key, &beside_);
+  absl::StrAppend(&beside_, ":", json);
   bytes_ += key.size() + json.size() + 4;
 }
 

@@ -1,5 +1,7 @@
 #include "server/data/form/form.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <list>
 #include <string_view>
 #include <utility>
@@ -15,6 +17,7 @@
 #include "server/data/form/form_media.h"
 #include "server/data/form/form_path.h"
 #include "server/data/form/form_record.h"
+#include "server/data/form/form_sample.h"
 #include "server/data/form/forms.h"
 #include "server/data/form/unread.h"
 #include "server/data/jsonl/conversation_json.h"
@@ -30,21 +33,6 @@ using ::simdjson::dom::array;
 using ::simdjson::dom::element;
 using ::simdjson::dom::object;
 using Key = FormPaths;
-
-template <typename List>
-absl::Status ParseKeys(const char* name, const List& texts,
-                       std::vector<Key>* keys) {
-  for (const std::string& text : texts) {
-    if (text.empty()) continue;
-    auto key = ParseFormPaths(text);
-    if (!key.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("form.", name, ": ", key.status().message()));
-    }
-    keys->push_back(*std::move(key));
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -64,13 +52,11 @@ class FormEvaluation {
     BALLAST_RETURN_IF_ERROR(ReadMedia());
     BALLAST_RETURN_IF_ERROR(reader_.text_.empty() ? ReadConversation()
                                                   : ReadDocument());
-    const bool has_media =
-        !result_.sample.images.empty() || !result_.sample.videos.empty();
     BALLAST_RETURN_IF_ERROR(CheckEveryKey(
-        record_.root(), has_media,
+        record_.root(), MediaOf(result_.sample),
         [this](const std::string& path) { return record_.UseOf(path); }));
     CookedSample& sample = result_.sample;
-    sample.hash = Hash(sample);
+    sample.hash = HashOf(sample);
     result_.media = media_.TakeBytes();
     result_.used = record_.TakeUses();
     return std::move(result_);
@@ -81,25 +67,18 @@ class FormEvaluation {
     return DataFaultError(reason);
   }
 
-  static uint32_t Hash(const CookedSample& sample) {
-    std::string all =
-        absl::StrCat(sample.is_document ? "d" : "c", sample.text.size(), "\n",
-                     sample.text, sample.fields);
-    const auto add = [&all](const CookedSample::Medium& medium) {
-      if (const auto* path = std::get_if<std::string>(&medium)) {
-        absl::StrAppend(&all, "\n", *path);
-      } else {
-        absl::StrAppend(&all, "\n#", std::get<uint32_t>(medium));
-      }
+  // Checks the keys of a turn or part beside those that are read.
+  absl::Status CheckOtherKeys(const object& of, const char* what,
+                              std::initializer_list<const char*> read) const {
+    if (of.size() <= read.size() && of.size() <= 2) return absl::OkStatus();
+    const auto use = [&](const std::string& path) {
+      const auto& ignored = form_.ignore();
+      return std::count(read.begin(), read.end(), path) > 0 ||
+                     std::count(ignored.begin(), ignored.end(), path) > 0
+                 ? KeyUse::kRead
+                 : KeyUse::kUnread;
     };
-    for (const CookedSample::Medium& image : sample.images) add(image);
-    for (const CookedSample::Video& video : sample.videos) {
-      absl::StrAppend(&all, "\n", video.is_list, video.is_audio);
-      for (const CookedSample::Medium& part : video.parts) add(part);
-    }
-    RecipeRecord hashed;
-    hashed.text = std::move(all);
-    return hashed.hash();
+    return Annotate(CheckEveryKey(of, MediaOfSample(), use), what);
   }
 
   absl::Status ReadKeysOf(const char* name, const std::vector<Key>& keys,
@@ -261,6 +240,8 @@ class FormEvaluation {
           map.at_key("value").get(text) != SUCCESS) {
         return Fault("a part of type text without `text`");
       }
+      BALLAST_RETURN_IF_ERROR(CheckOtherKeys(
+          map, "a part of type text", {"type", "text", "content", "value"}));
       BALLAST_ASSIGN_OR_RETURN(const absl::string_view made,
                                marks_.Marked(View(text)));
       turns_.AddText(made);
@@ -276,6 +257,16 @@ class FormEvaluation {
   }
 
   absl::Status AddImagePart(const object& part) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckOtherKeys(part, "a part of type image",
+                       {"type", "image", "image_url", "path", "url", "bytes",
+                        "data", "source", "content", "value", "index"}));
+    if (std::string_view text;
+        part.at_key("text").get(text) == SUCCESS && !text.empty()) {
+      return Fault(
+          "`text` in a part of type image, which would not be learnt; wanted "
+          "a part of type text for it");
+    }
     constexpr const char* kSizes[] = {"min_pixels", "max_pixels",
                                       "resized_height", "resized_width"};
     for (const char* key : kSizes) {
@@ -330,6 +321,8 @@ class FormEvaluation {
         element of_assistant = turn.at_key("assistant").value_unsafe();
         BALLAST_RETURN_IF_ERROR(AddTurn("user", of_user));
         BALLAST_RETURN_IF_ERROR(AddTurn("assistant", of_assistant));
+        BALLAST_RETURN_IF_ERROR(
+            CheckOtherKeys(turn, "a pair of turns", {"user", "assistant"}));
         continue;
       }
       element role, content;
@@ -355,6 +348,11 @@ class FormEvaluation {
                          "; name its key in form.content_key"));
       }
       BALLAST_RETURN_IF_ERROR(AddTurn(RoleOf(role_text), content));
+      // Weights and masks of turns are those of the text builder, below.
+      BALLAST_RETURN_IF_ERROR(CheckOtherKeys(
+          turn, "a turn",
+          {role_key.c_str(), content_key.c_str(), "weight", "loss",
+           "tool_calls", "function_call", "reasoning_content"}));
       for (const auto& [key, value] : turn) {
         if (View(key) == role_key || View(key) == content_key ||
             value.is_null()) {
@@ -519,11 +517,16 @@ class FormEvaluation {
   void AddBeside() {
     for (const char* key : {"tools", "documents"}) {
       element value;
-      if (record_.root().at_key(key).get(value) != SUCCESS ||
-          IsEmptyValue(value)) {
-        continue;
+      std::string path = key;
+      object json;
+      bool has = record_.root().at_key(key).get(value) == SUCCESS;
+      if (!has && given_.kind == RecipeRecord::Kind::kMembers &&
+          record_.root().at_key("json").get(json) == SUCCESS) {
+        path = absl::StrCat("json.", key);
+        has = json.at_key(key).get(value) == SUCCESS;
       }
-      record_.MarkRead(key);
+      if (!has || IsEmptyValue(value)) continue;
+      record_.MarkRead(path);
       turns_.AddBeside(key, marks_.Keep(std::string(simdjson::minify(value))));
     }
     const auto add = [this](const object& from, const std::string& field) {
@@ -560,22 +563,26 @@ absl::StatusOr<FormReader> FormReader::Create(const v1::Source::Form& form,
   BALLAST_ASSIGN_OR_RETURN(reader.form_, CompleteForm(form));
   const v1::Source::Form& whole = reader.form_;
   reader.fields_ = std::move(fields);
-  BALLAST_RETURN_IF_ERROR(ParseKeys("images", whole.images(), &reader.images_));
-  BALLAST_RETURN_IF_ERROR(ParseKeys("videos", whole.videos(), &reader.videos_));
-  BALLAST_RETURN_IF_ERROR(ParseKeys("audios", whole.audios(), &reader.audios_));
   BALLAST_RETURN_IF_ERROR(
-      ParseKeys("messages", whole.messages(), &reader.messages_));
-  BALLAST_RETURN_IF_ERROR(ParseKeys("user", whole.user(), &reader.user_));
+      ParseFormKeys("images", whole.images(), &reader.images_));
   BALLAST_RETURN_IF_ERROR(
-      ParseKeys("assistant", whole.assistant(), &reader.assistant_));
+      ParseFormKeys("videos", whole.videos(), &reader.videos_));
+  BALLAST_RETURN_IF_ERROR(
+      ParseFormKeys("audios", whole.audios(), &reader.audios_));
+  BALLAST_RETURN_IF_ERROR(
+      ParseFormKeys("messages", whole.messages(), &reader.messages_));
+  BALLAST_RETURN_IF_ERROR(ParseFormKeys("user", whole.user(), &reader.user_));
+  BALLAST_RETURN_IF_ERROR(
+      ParseFormKeys("assistant", whole.assistant(), &reader.assistant_));
   const auto one = [](const std::string& text) {
     return std::vector<std::string>{text};
   };
   BALLAST_RETURN_IF_ERROR(
-      ParseKeys("system", one(whole.system()), &reader.system_));
+      ParseFormKeys("system", one(whole.system()), &reader.system_));
   BALLAST_RETURN_IF_ERROR(
-      ParseKeys("history", one(whole.history()), &reader.history_));
-  BALLAST_RETURN_IF_ERROR(ParseKeys("text", one(whole.text()), &reader.text_));
+      ParseFormKeys("history", one(whole.history()), &reader.history_));
+  BALLAST_RETURN_IF_ERROR(
+      ParseFormKeys("text", one(whole.text()), &reader.text_));
   const bool has_sides = !reader.user_.empty() && !reader.assistant_.empty();
   const int kinds = (reader.messages_.empty() ? 0 : 1) + (has_sides ? 1 : 0) +
                     (reader.text_.empty() ? 0 : 1);

@@ -13,6 +13,27 @@
 #include "server/sample/data_fault.h"
 
 namespace ballast {
+namespace {
+
+// `<ImageHere>`, `<|image_1|>`, `<img>`: a word of images in angle brackets at
+// the beginning of `text`; "" if there is none.
+std::string MarkLike(absl::string_view text) {
+  constexpr size_t kLongest = 32;
+  const size_t end = text.substr(0, kLongest).find('>');
+  if (end == text.npos) return "";
+  const absl::string_view mark = text.substr(0, end + 1);
+  const auto is_odd = [](char c) {
+    return !absl::ascii_isalnum(c) && c != '_' && c != '-' && c != '|' &&
+           c != ' ' && c != '<' && c != '>';
+  };
+  if (std::any_of(mark.begin(), mark.end(), is_odd)) return "";
+  const std::string lower = absl::AsciiStrToLower(mark);
+  return absl::StrContains(lower, "image") || absl::StrContains(lower, "img")
+             ? std::string(mark)
+             : "";
+}
+
+}  // namespace
 
 // The media of the marks in a text, in order, and the text with `<image>`
 // for each.
@@ -24,7 +45,12 @@ absl::StatusOr<absl::string_view> FormMarks::Marked(absl::string_view text) {
     size_t length = 0;
     BALLAST_ASSIGN_OR_RETURN(const absl::string_view medium,
                              TakeMark(text.substr(at), &length));
-    if (medium.empty()) continue;
+    if (medium.empty()) {
+      if (lookalike_.empty() && !images_.empty()) {
+        lookalike_ = MarkLike(text.substr(at));
+      }
+      continue;
+    }
     absl::StrAppend(&made, text.substr(done, at - done), "<", medium, ">");
     done = at + length;
     at = done - 1;
@@ -105,6 +131,14 @@ absl::StatusOr<absl::string_view> FormMarks::TakeMark(absl::string_view text,
 // Puts the images into the order of their marks.
 absl::StatusOr<std::vector<CookedSample::Medium>> FormMarks::OrderImages()
     const {
+  if (!images_.empty() && !HasPlaces() && !lookalike_.empty()) {
+    return DataFaultError(absl::StrCat(
+        "the texts have no mark for ", images_.size(), " images, and `",
+        Printable(lookalike_),
+        "`, which would be learnt as text; write `form.marks.image: \"",
+        Printable(lookalike_),
+        "\"` into the source, or take a recipe if it stands for none"));
+  }
   const bool by_mark =
       std::any_of(images_.begin(), images_.end(),
                   [](const FormMedium& image) { return !image.mark.empty(); });

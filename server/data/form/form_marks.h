@@ -36,6 +36,10 @@ class FormMarks {
   // for each. It lives as long as this and `text`. Errors: a data fault.
   absl::StatusOr<absl::string_view> Marked(absl::string_view text);
 
+  // A text between angle brackets that looks like a mark of a medium and is
+  // none; "".
+  const std::string& lookalike() const { return lookalike_; }
+
   // A part of a turn that is an image, and how many images were before it.
   void AddPart() { ++marks_; }
   void AddNextPlace() { places_.push_back(kNext); }
@@ -66,6 +70,7 @@ class FormMarks {
   // The image of each mark: a number, or the next one.
   std::vector<size_t> places_;
   bool numbered_ = false;
+  std::string lookalike_;
 };
 
 }  // namespace ballast

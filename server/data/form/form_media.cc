@@ -1,8 +1,10 @@
 #include "server/data/form/form_media.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -46,6 +48,31 @@ CookedSample::Video OneMedium(CookedSample::Medium medium) {
   return one;
 }
 
+// Pictures under a key of videos are the frames of one.
+bool AreFrames(const array& list) {
+  return list.size() > 0 &&
+         std::all_of(list.begin(), list.end(), [](const element& item) {
+           std::string_view text;
+           if (item.get(text) != SUCCESS) return false;
+           const std::string lower = absl::AsciiStrToLower(View(text));
+           return absl::EndsWith(lower, ".jpg") ||
+                  absl::EndsWith(lower, ".jpeg") ||
+                  absl::EndsWith(lower, ".png") ||
+                  absl::EndsWith(lower, ".webp") ||
+                  absl::EndsWith(lower, ".bmp");
+         });
+}
+
+absl::Status AddFrames(const array& list, std::vector<FormMedium>* found) {
+  CookedSample::Video video;
+  video.is_list = true;
+  for (const element item : list) {
+    video.parts.push_back(std::string(item.get_string().value_unsafe()));
+  }
+  found->push_back({std::move(video)});
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status FormMedia::AddMedia(absl::string_view kind, const element& value,
@@ -62,6 +89,7 @@ absl::Status FormMedia::AddMedia(absl::string_view kind, const element& value,
     return absl::OkStatus();
   }
   if (value.get(list) == SUCCESS) {
+    if (kind == "videos" && AreFrames(list)) return AddFrames(list, found);
     for (const element item : list) {
       BALLAST_RETURN_IF_ERROR(AddMedia(kind, item, found));
     }
@@ -75,6 +103,17 @@ absl::Status FormMedia::AddMedia(absl::string_view kind, const element& value,
   if (map.at_key(kFormMedia).get(number) == SUCCESS) {
     found->push_back({OneMedium(static_cast<uint32_t>(number))});
     return absl::OkStatus();
+  }
+  for (const char* name : {"start", "end", "video_start", "video_end", "fps",
+                           "nframes", "bbox", "crop", "min_pixels",
+                           "max_pixels", "resized_height", "resized_width"}) {
+    element inner;
+    if (map.at_key(name).get(inner) != SUCCESS || IsEmptyValue(inner)) continue;
+    return DataFaultError(absl::StrCat(
+        "`", name, "` beside a medium of ", kind,
+        " is not read by a form; take the format's own form or a recipe, or "
+        "name its path alone, as `form.",
+        kind, ": KEY[].path`"));
   }
   // Bytes come first: `path` beside them is their name.
   for (const char* name :

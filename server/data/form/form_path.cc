@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -47,9 +48,7 @@ absl::StatusOr<FormPath> ParsePath(absl::string_view text) {
   return path;
 }
 
-}  // namespace
-
-absl::StatusOr<FormPaths> ParseFormPaths(absl::string_view text) {
+absl::StatusOr<FormPaths> ParsePaths(absl::string_view text) {
   FormPaths key;
   key.text = std::string(text);
   for (const absl::string_view one : absl::StrSplit(text, '|')) {
@@ -58,6 +57,19 @@ absl::StatusOr<FormPaths> ParseFormPaths(absl::string_view text) {
     key.paths.push_back(std::move(path));
   }
   return key;
+}
+
+}  // namespace
+
+absl::Status ParseFormPaths(const char* name, absl::string_view text,
+                            std::vector<FormPaths>* keys) {
+  absl::StatusOr<FormPaths> key = ParsePaths(text);
+  if (!key.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("form.", name, ": ", key.status().message()));
+  }
+  keys->push_back(*std::move(key));
+  return absl::OkStatus();
 }
 
 }  // namespace ballast

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "common/status_macros.h"
 
 namespace ballast {
 
@@ -29,9 +30,22 @@ struct FormPaths {
   std::vector<FormPath> paths;
 };
 
-// Reads `a.b[0]|c[]`. Errors: INVALID_ARGUMENT with what was found and wanted.
-// Pure.
-absl::StatusOr<FormPaths> ParseFormPaths(absl::string_view text);
+// Adds the paths of a text of the key `name`. Errors: INVALID_ARGUMENT.
+absl::Status ParseFormPaths(const char* name, absl::string_view text,
+                            std::vector<FormPaths>* keys);
+
+// Reads the paths of the key `name` of a form, each as `a.b[0]|c[]`; empty
+// texts are none. Errors: INVALID_ARGUMENT with the key, what was found and
+// what was wanted.
+template <typename List>
+absl::Status ParseFormKeys(const char* name, const List& texts,
+                           std::vector<FormPaths>* keys) {
+  for (const std::string& text : texts) {
+    if (text.empty()) continue;
+    BALLAST_RETURN_IF_ERROR(ParseFormPaths(name, text, keys));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace ballast
 

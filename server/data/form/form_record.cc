@@ -157,7 +157,8 @@ std::vector<element> FormRecord::Values(const FormPath& path,
     element value;
     if (root.at_key(path.text).get(value) == SUCCESS && !value.is_null()) {
       found.push_back(value);
-    } else if (root.at_key(path.steps[0].name).get(value) == SUCCESS) {
+    } else if (path.steps.size() > 1 &&
+               root.at_key(path.steps[0].name).get(value) == SUCCESS) {
       Walk(value, path.steps, 1, &found);
     }
     if (!found.empty()) *at = absl::StrCat(prefix, path.text);

@@ -2,9 +2,11 @@
 #define BALLAST_SERVER_DATA_FORM_FORM_SAMPLE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "server/data/form/unread.h"
 #include "server/recipe/recipe.h"
 
 namespace ballast {
@@ -24,6 +26,12 @@ struct FormSample {
   };
   std::vector<Use> used;
 };
+
+// Its media; the sample must outlive the result. Pure.
+MediaOfSample MediaOf(const CookedSample& sample);
+
+// A hash of all that it holds. Pure.
+uint32_t HashOf(const CookedSample& sample);
 
 }  // namespace ballast
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/data/jsonl/document_json.h"
@@ -38,6 +39,10 @@ constexpr absl::string_view kVerdicts[] = {"label", "kto_tag", "is_desired",
 constexpr absl::string_view kRejected[] = {
     "rejected", "rejected_response", "rejected_messages", "rejected_answer",
     "rejected_images"};
+constexpr absl::string_view kChosen[] = {"chosen", "chosen_response",
+                                         "chosen_messages", "chosen_answer"};
+constexpr absl::string_view kBounds[] = {
+    "video_start", "video_end", "audio_start", "audio_end", "start", "end"};
 constexpr absl::string_view kWeights[] = {"weight", "weights", "loss_weight",
                                           "sample_weight", "loss"};
 constexpr absl::string_view kMasks[] = {"mask", "loss_mask", "train_mask",
@@ -82,10 +87,25 @@ bool IsName(absl::string_view text) {
          text.find('\n') == text.npos;
 }
 
+// A list of structs of a role and what it says.
+bool HoldsTurns(const element& value) {
+  array list;
+  object turn;
+  element inner;
+  if (value.get(list) != SUCCESS || list.size() == 0 ||
+      list.at(0).get(turn) != SUCCESS) {
+    return false;
+  }
+  const auto has = [&](const char* key) {
+    return turn.at_key(key).get(inner) == SUCCESS;
+  };
+  return (has("role") && has("content")) || (has("from") && has("value"));
+}
+
 class Account {
  public:
-  Account(bool has_media, const GetKeyUse& use)
-      : has_media_(has_media), use_(use) {}
+  Account(const MediaOfSample& media, const GetKeyUse& use)
+      : media_(media), has_media_(media.any), use_(use) {}
 
   absl::Status Check(const object& root, const std::string& prefix,
                      int depth) const {
@@ -146,7 +166,9 @@ class Account {
       return Fault(path, "seems to hold an array of pixels", "");
     }
     const bool is_said = !value.is_number() && !value.is_bool();
-    if (is_said && !(has_media_ && IsName(text)) && IsMediaKey(key)) {
+    if (is_said && IsMediaKey(key) &&
+        (!(has_media_ && IsName(text)) ||
+         (!media_.paths.empty() && NamesOther(value)))) {
       return Fault(path, "seems to hold media or to name them", "images");
     }
     if (!has_media_ && (NamesMedia(text) ||
@@ -160,17 +182,29 @@ class Account {
     if (IsAmong(name, kMarkValues)) {
       return Fault(path, "seems to hold values of marks in the texts", "");
     }
+    // Tables have texts alone.
     bool verdict = true;
-    if (IsAmong(name, kVerdicts) && value.get(verdict) == SUCCESS && !verdict) {
+    if (IsAmong(name, kVerdicts) &&
+        ((value.get(verdict) == SUCCESS && !verdict) ||
+         absl::EqualsIgnoreCase(text, "false"))) {
       return Fault(path, "is false, which marks the answer as undesired", "");
     }
     if (IsAmong(name, kRejected)) {
       return Fault(path, "seems to be an answer that is not preferred", "");
     }
+    if (IsAmong(name, kChosen)) {
+      return Fault(path, "seems to be the preferred answer of a pair",
+                   "assistant");
+    }
+    if (HoldsTurns(value)) return Fault(path, "holds turns", "messages");
     double weight = 1;
     if (IsAmong(name, kWeights) &&
-        (value.get(weight) != SUCCESS || weight != 1) && !value.is_string()) {
+        (value.is_string() ? absl::SimpleAtod(text, &weight) && weight != 1
+                           : value.get(weight) != SUCCESS || weight != 1)) {
       return Fault(path, "seems to weigh what is learnt", "");
+    }
+    if (media_.any_video && IsAmong(name, kBounds)) {
+      return Fault(path, "seems to bound a video or clip of audio", "");
     }
     if (IsAmong(name, kMasks)) {
       return Fault(path, "seems to mask what is learnt", "");
@@ -178,6 +212,26 @@ class Account {
     return absl::OkStatus();
   }
 
+  // Whether a value names a file of media that the sample does not have.
+  bool NamesOther(const element& value) const {
+    std::string_view text;
+    array list;
+    if (value.get(list) == SUCCESS) {
+      return std::any_of(list.begin(), list.end(), [this](const element& item) {
+        return NamesOther(item);
+      });
+    }
+    if (value.get(text) != SUCCESS || !NamesMedia(View(text)) ||
+        absl::StrContains(View(text), "://")) {
+      return false;
+    }
+    return std::none_of(media_.paths.begin(), media_.paths.end(),
+                        [&text](absl::string_view path) {
+                          return IsSameFile(path, View(text));
+                        });
+  }
+
+  const MediaOfSample& media_;
   const bool has_media_;
   const GetKeyUse& use_;
 };
@@ -202,9 +256,9 @@ bool LooksLikeMedia(absl::string_view text) {
                      });
 }
 
-absl::Status CheckEveryKey(const object& root, bool has_media,
+absl::Status CheckEveryKey(const object& root, const MediaOfSample& media,
                            const GetKeyUse& use) {
-  return Account(has_media, use).Check(root, "", 0);
+  return Account(media, use).Check(root, "", 0);
 }
 
 }  // namespace ballast

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -21,10 +22,16 @@ enum class KeyUse { kUnread, kWithin, kRead };
 using GetKeyUse = std::function<KeyUse(const std::string& path)>;
 
 // Errors: a data fault that names the key, what it was taken for, and the two
-// lines that settle it. `has_media`: the sample has some, so that names and
-// addresses of media are those of its own.
-absl::Status CheckEveryKey(const simdjson::dom::object& root, bool has_media,
-                           const GetKeyUse& use);
+// lines that settle it.
+struct MediaOfSample {
+  // Names and addresses of media are those of its own, if it has some…
+  bool any = false;
+  // …unless these are the paths of all that it has, and the name is another.
+  std::vector<absl::string_view> paths = {};
+  bool any_video = false;  // or audio
+};
+absl::Status CheckEveryKey(const simdjson::dom::object& root,
+                           const MediaOfSample& media, const GetKeyUse& use);
 
 // Whether a text is a medium in base64, by its first letters, or a `data:`
 // address of one.

@@ -289,5 +289,134 @@ TEST(FormTest, ToolsAreNotLost) {
   EXPECT_EQ(Json::parse(made->sample.text)["tools"][0]["name"], "f");
 }
 
+// Each says something that a form does not read: none is passed over.
+TEST(FormTest, NamesWhatItDoesNotRead) {
+  struct Case {
+    const char* form;
+    const char* json;
+    const char* fault;
+  };
+  const Case kCases[] = {
+      // Another image under a key beside those that are read.
+      {"chat",
+       R"({"image": "b.jpg", "images": ["a.jpg"], "messages": [{"role": "user",
+          "content": "<image>Q"}, {"role": "assistant", "content": "A"}]})",
+       "form.ignore: image"},
+      {"caption", R"({"image": "a.jpg", "image2": "b.jpg", "text": "t"})",
+       "form.images: image2"},
+      // Answers of pairs, and turns beside turns.
+      {"chat",
+       R"({"messages": [{"role": "user", "content": "Q"}], "chosen": "A"})",
+       "form.assistant: chosen"},
+      {"question_answer", R"({"prompt": "Q", "chosen": "A", "rejected": "B"})",
+       "no value for form.assistant"},
+      {"chat",
+       R"({"messages": [{"role": "user", "content": "Q"}], "conversations":
+          [{"from": "human", "value": "P"}]})",
+       "form.ignore: conversations"},
+      // Verdicts and weights of tables, which have texts alone.
+      {"question_answer",
+       R"({"question": "Q", "answer": "A", "label": "False"})",
+       "form.ignore: label"},
+      {"question_answer", R"({"question": "Q", "answer": "A", "weight": "0"})",
+       "form.ignore: weight"},
+      {"chat", R"({"texts": [{"user": "Q", "assistant": "A", "weight": 0}]})",
+       "a pair of turns: key `weight`"},
+      // Turns and parts.
+      {"chat",
+       R"({"messages": [{"role": "user", "content": "Q", "image": "a.jpg"}]})",
+       "a turn: key `image`"},
+      {"chat",
+       R"({"messages": [{"role": "user", "content": [{"type": "text",
+          "text": "Q", "image": "a.jpg"}]}]})",
+       "a part of type text: key `image`"},
+      {"chat",
+       R"({"messages": [{"role": "user", "content": [{"type": "image",
+          "image": "a.jpg", "text": "Q"}]}]})",
+       "`text` in a part of type image"},
+      {"chat",
+       R"({"messages": [{"role": "user", "content": [{"type": "video",
+          "video": "a.mp4"}]}]})",
+       "a part of type video"},
+      {"chat",
+       R"({"messages": [{"role": "user", "content": [{"type": "audio",
+          "audio": "a.wav"}]}]})",
+       "a part of type audio"},
+      // Bounds and boxes.
+      {"chat",
+       R"({"video": "a.mp4", "video_start": 3, "messages": [{"role": "user",
+          "content": "<video>Q"}, {"role": "assistant", "content": "A"}]})",
+       "form.ignore: video_start"},
+      {"question_answer",
+       R"({"video": {"path": "a.mp4", "start": 3}, "question": "<video>Q",
+          "answer": "A"})",
+       "`start` beside a medium"},
+      {"caption",
+       R"({"image": {"path": "a.jpg", "bbox": [1, 2]}, "text": "t"})",
+       "`bbox` beside a medium"},
+      // Base64 that is cut or broken.
+      {"caption", R"({"image": "data:image/png;base64,iVBOR*", "text": "t"})",
+       "no base64"},
+      {"caption", R"({"image": {"bytes": [137, 80]}, "text": "t"})",
+       "a number"},
+      // Numbers of marks.
+      {"chat",
+       R"({"images": ["a.jpg", "b.jpg"], "messages": [{"role": "user",
+          "content": "<image_1>Q"}, {"role": "assistant", "content": "A"}]})",
+       "marks of 1 of 2 images"},
+      {"chat",
+       R"({"images": ["a.jpg", "b.jpg"], "messages": [{"role": "user",
+          "content": "<image_1><image_3>Q"}]})",
+       "a mark of image 3, of 2"},
+      {"chat",
+       R"({"images": ["a.jpg", "b.jpg"], "messages": [{"role": "user",
+          "content": "<image_1><image>Q"}]})",
+       "wanted all of one kind"},
+      {"question_answer",
+       R"({"image": "a.jpg", "question": "<ImageHere>Q", "answer": "A"})",
+       "form.marks.image: \"<ImageHere>\""},
+  };
+  for (const Case& each : kCases) {
+    const auto made = ReadLine(Named(each.form), each.json);
+    EXPECT_TRUE(IsDataFault(made.status())) << each.json << Turns(made);
+    EXPECT_THAT(std::string(made.status().message()), HasSubstr(each.fault))
+        << each.json;
+  }
+}
+
+TEST(FormTest, PicturesUnderAKeyOfVideosAreFrames) {
+  const auto made = ReadLine(Named("question_answer"),
+                             R"({"video": ["1.jpg", "2.jpg"], "question":
+      "<video>Q", "answer": "A"})");
+  ASSERT_TRUE(made.ok()) << made.status();
+  ASSERT_EQ(made->sample.videos.size(), 1);
+  EXPECT_TRUE(made->sample.videos[0].is_list);
+  EXPECT_EQ(made->sample.videos[0].parts.size(), 2);
+}
+
+TEST(FormTest, NamesOfItsOwnMediaAreNoOthers) {
+  const auto made = ReadLine(Named("caption"),
+                             R"({"image": "train/a.jpg", "image_name": "a.jpg",
+      "image_url": "http://x/9.jpg", "text": "t"})");
+  EXPECT_EQ(Turns(made), "document: <image>t [train/a.jpg]");
+}
+
+TEST(FormTest, WeightsOfTurnsTravel) {
+  const auto made = ReadLine(Named("chat"), R"({"messages": [{"role": "user",
+      "content": "Q"}, {"role": "assistant", "content": "A", "weight": 0}]})");
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(Json::parse(made->sample.text)["messages"][1]["weight"], 0);
+}
+
+TEST(FormTest, ToolsOfAMemberTravel) {
+  RecipeRecord record;
+  record.kind = RecipeRecord::Kind::kMembers;
+  record.parts = {{"json", 9, R"({"messages": [{"role": "user", "content": "Q"},
+      {"role": "assistant", "content": "A"}], "tools": [{"name": "f"}]})"}};
+  const auto made = Read(Named("chat"), record);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(Json::parse(made->sample.text)["tools"][0]["name"], "f");
+}
+
 }  // namespace
 }  // namespace ballast
