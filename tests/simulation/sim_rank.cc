@@ -13,6 +13,32 @@
 namespace ballast {
 namespace {
 
+// Of another communicator, which it holds together with whoever else does.
+class SharedCommunicator final : public Communicator {
+ public:
+  explicit SharedCommunicator(std::shared_ptr<Communicator> peers)
+      : peers_(std::move(peers)) {}
+
+  uint32_t rank() const override { return peers_->rank(); }
+  uint32_t size() const override { return peers_->size(); }
+  bool on_device() const override { return peers_->on_device(); }
+  absl::Status AllToAllV(absl::Span<const SendSlice> sends,
+                         absl::Span<const ReceiveSlice> receives,
+                         StreamHandle stream) override {
+    return peers_->AllToAllV(sends, receives, stream);
+  }
+  absl::Status Broadcast(uint32_t root,
+                         absl::Span<const absl::Span<uint8_t>> slices,
+                         StreamHandle stream) override {
+    return peers_->Broadcast(root, slices, stream);
+  }
+  absl::Status Check() override { return peers_->Check(); }
+  void Abort(const absl::Status& reason) override { peers_->Abort(reason); }
+
+ private:
+  const std::shared_ptr<Communicator> peers_;
+};
+
 class Checker {
  public:
   Checker(const HistoryPromises& promises, const std::vector<RunHistory>& runs)
@@ -192,13 +218,14 @@ void SimRank::Run() {
     options.source.failover.silent_after = absl::InfiniteDuration();
     options.source.failover.slow_after = absl::InfiniteDuration();
   }
-  Communicator* const peers = communicator_.get();
-  SetShim(peers, nullptr);
-  options.communicator = std::move(communicator_);
+  // Kill may come while Create, which failed, destroys what it was given.
+  std::shared_ptr<Communicator> peers = std::move(communicator_);
+  SetShim(peers.get(), nullptr);
+  options.communicator = std::make_unique<SharedCommunicator>(peers);
   {
     auto shim = TrainerShim::Create(std::move(options), std::move(clients));
     if (shim.ok()) {
-      SetShim(peers, shim->get());
+      SetShim(peers.get(), shim->get());
       history_.started = true;
       history_.end =
           history_.killed ? absl::CancelledError("killed") : Train(shim->get());
@@ -207,6 +234,7 @@ void SimRank::Run() {
     }
     SetShim(nullptr, nullptr);
   }
+  peers.reset();  // leaves the group
   ended_ = true;
   trace_(absl::StrCat(std::string(ModuleName(options_.role.module())), " rank ",
                       options_.role.dp_rank(),

@@ -162,9 +162,9 @@ class ServeTest(tools.ToolTest):
             self.assertEqual(status.returncode, 0, status.stderr)
         known = run().stdout.decode()
         for command in ("init", "index", "serve", "preview", "status", "top"):
-            self.assertRegex(known, r"(?m)^ +%s\b" % command)
+            self.assertRegex(known, r"(?m)^ +(ballast )?%s\b" % command)
         unknown = run("serv")
-        self.assertEqual(unknown.returncode, 1)
+        self.assertEqual(unknown.returncode, 2)
         self.assertIn(b"found no command 'serv'", unknown.stderr)
 
     def test_the_module_indexes_and_serves_in_the_foreground(self):
