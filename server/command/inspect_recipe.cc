@@ -138,8 +138,9 @@ absl::Status InspectImages(const InspectRecipeOptions& options,
   }
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            source.index().sample(options.sample));
-  const SampleImages images = GetSampleImages(
-      job.config, number, options.sample, options.epoch, indexed.images);
+  const SampleImages images =
+      GetSampleImages(job.config, number, options.sample, options.epoch,
+                      indexed.media.images());
   BALLAST_ASSIGN_OR_RETURN(
       const FaultOr<RawSample> raw,
       source.Read(options.sample, {.text = false, .images = true}));
@@ -152,6 +153,7 @@ absl::Status InspectImages(const InspectRecipeOptions& options,
       {"sample", options.sample}, {"epoch", options.epoch},
       {"name", raw->name},        {"recipe", job.config.model().recipe()},
       {"images", Json::array()}};
+  const std::vector<const RawMedium*> files = raw->of(MediumKind::kImage);
   for (size_t i = 0; i < images.size(); ++i) {
     const auto context = [&](const absl::Status& status) {
       return Annotate(status, absl::StrCat(raw->name, ": image ", i));
@@ -159,8 +161,8 @@ absl::Status InspectImages(const InspectRecipeOptions& options,
     const auto begin = std::chrono::steady_clock::now();
     const auto plan = model.Plan(images, i);
     if (!plan.ok()) return context(plan.status());
-    Json image = {{"width", indexed.images[i].width},
-                  {"height", indexed.images[i].height},
+    Json image = {{"width", images.sides[i].width},
+                  {"height", images.sides[i].height},
                   {"tokens", plan->placeholders}};
     if (model.recipe()->has_plan()) {
       image["plan_microseconds"] = MicrosecondsSince(begin);
@@ -168,7 +170,7 @@ absl::Status InspectImages(const InspectRecipeOptions& options,
     if (plan->recipe != nullptr && !plan->recipe->text.empty()) {
       image["text"] = TextJson(*plan->recipe);
     }
-    const auto decoded = decoder.Decode(raw->image(i));
+    const auto decoded = decoder.Decode(files[i]->file());
     if (!decoded.ok()) return context(decoded.status());
     const auto made_at = std::chrono::steady_clock::now();
     const auto crops =

@@ -206,12 +206,13 @@ absl::Status AddFamilyImages(const OpenedJob& job, const Found& found,
   BALLAST_ASSIGN_OR_RETURN(
       const SampleImages of_sample,
       SampleImagesAt(job, found.schedule.split(), columns.position(found.index),
-                     indexed.images));
-  for (size_t i = 0; i < indexed.images.size(); ++i) {
-    const ImageSize& size = indexed.images[i];
+                     indexed.media.images()));
+  for (const IndexedMedium& medium : indexed.media) {
+    if (medium.kind != MediumKind::kImage) continue;
+    const ImageSize& size = medium.size;
     std::vector<ImageGrid> grids;
     BALLAST_ASSIGN_OR_RETURN(const ModelImages::Share share,
-                             images.Add(of_sample, i, &grids));
+                             images.Add(of_sample, medium.number, &grids));
     Json crops = Json::array();
     for (const ImageGrid& grid : grids) {
       crops.push_back({{"height", grid.height},
@@ -223,11 +224,11 @@ absl::Status AddFamilyImages(const OpenedJob& job, const Found& found,
                                  {"crops", std::move(crops)},
                                  {"image_tokens", share.placeholders}});
   }
-  FrameTimes times = indexed.times;
-  for (const IndexedVideo& video : indexed.videos) {
+  for (const IndexedMedium& medium : indexed.media) {
+    if (medium.kind != MediumKind::kVideo) continue;
     BALLAST_ASSIGN_OR_RETURN(
         const VideoPlan plan,
-        PlanIndexedVideo(*images.video(), video, TakeTimes(video, &times)));
+        PlanIndexedVideo(*images.video(), *medium.stream, medium.times));
     (*json)["videos"].push_back(
         {{"frames", plan.frames.size()},
          {"resized_h", plan.height},
@@ -244,7 +245,9 @@ absl::Status AddClips(const OpenedJob& job, const Found& found, Json* json) {
       const IndexedSample indexed,
       job.sources[columns.source(found.index)]->index().sample(
           columns.ordinal(found.index)));
-  for (const IndexedVideo& clip : indexed.clips) {
+  for (const IndexedMedium& medium : indexed.media) {
+    if (medium.kind != MediumKind::kAudio) continue;
+    const StreamFacts& clip = *medium.stream;
     const AudioFacts facts = GetAudioFacts(clip);
     BALLAST_ASSIGN_OR_RETURN(
         const ClipPlan plan,

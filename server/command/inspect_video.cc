@@ -123,7 +123,7 @@ absl::Status InspectFile(const InspectVideoOptions& options,
   BALLAST_ASSIGN_OR_RETURN(const VideoFacts facts, reader->ReadFacts(video));
   AddFacts(facts, object);
   const bool turn = options.apply_rotation;
-  IndexedVideo indexed = GetIndexedVideo(facts);
+  StreamFacts indexed = GetIndexedVideo(facts);
   indexed.start = options.clip.start.value_or(0);
   indexed.end = options.clip.end.value_or(0);
   BALLAST_ASSIGN_OR_RETURN(
@@ -246,10 +246,10 @@ struct Flags {
 
 absl::Status Run(const Flags& flags) {
   InspectVideoOptions options;
-  options.model =
-      *FindVideoModel(UnderRules(flags.model, flags.rules), flags.sampling == "transformers"
-                                       ? VideoSampling::kTransformers
-                                       : VideoSampling::kOwn);
+  options.model = *FindVideoModel(UnderRules(flags.model, flags.rules),
+                                  flags.sampling == "transformers"
+                                      ? VideoSampling::kTransformers
+                                      : VideoSampling::kOwn);
   VideoModel& model = options.model;
   model.fps = flags.fps;
   model.min_frames = flags.min_frames;

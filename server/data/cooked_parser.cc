@@ -156,8 +156,7 @@ class CookedScan final : public RawRecordSink {
         Record record,
         MakeCookedRecord(std::move(raw), std::move(cooked), root_));
     BALLAST_RETURN_IF_ERROR(CheckMarks(record));
-    BALLAST_RETURN_IF_ERROR(NameClips(record.text_format, record.text,
-                                      absl::MakeSpan(record.videos)));
+    BALLAST_RETURN_IF_ERROR(NameClips(&record));
     return scanner_.AddRecord(std::move(record), file_, root_);
   }
 
@@ -373,7 +372,7 @@ absl::StatusOr<Record> MakeCookedRecord(RawRecord raw, CookedSample cooked,
   for (CookedSample::Medium& image : cooked.images) {
     BALLAST_ASSIGN_OR_RETURN(Medium medium,
                              finder.Find("image", std::move(image)));
-    record.images.push_back(std::move(medium));
+    record.Add(MediumKind::kImage, std::move(medium));
   }
   size_t pictures = 0;
   for (CookedSample::Video& video : cooked.videos) {
@@ -383,9 +382,9 @@ absl::StatusOr<Record> MakeCookedRecord(RawRecord raw, CookedSample cooked,
           video.parts.empty() ? "a video of no" : "videos of over 10000",
           " pictures"));
     }
-    VideoMedia& media = record.videos.emplace_back();
+    RecordMedium& media = record.media.emplace_back();
+    media.kind = video.is_audio ? MediumKind::kAudio : MediumKind::kVideo;
     media.is_list = video.is_list;
-    media.is_audio = video.is_audio;
     for (CookedSample::Medium& part : video.parts) {
       BALLAST_ASSIGN_OR_RETURN(Medium medium,
                                finder.Find("video", std::move(part)));

@@ -127,6 +127,46 @@ absl::Status CheckIsIndexed(const FileView& view, const FileStamp& indexed) {
       "; restore it, or index the source again and restart the servers"));
 }
 
+// Of a source whose videos are heard (model.video.use_audio_in_video): for each
+// clip that is not the audio of a video, the videos whose audio comes before
+// it. nullopt: videos are not heard.
+std::optional<std::vector<uint32_t>> VideosBeforeClips(
+    absl::Span<const StreamFacts> streams) {
+  std::vector<uint32_t> before;
+  uint32_t videos = 0;
+  for (const StreamFacts& one : streams) {
+    if (one.is_in_video()) {
+      ++videos;
+    } else if (one.kind() == MediumKind::kAudio) {
+      before.push_back(videos);
+    }
+  }
+  if (videos == 0) return std::nullopt;
+  return before;
+}
+
+// Puts the media that were read, kind by kind, in the order of the index.
+absl::Status OrderMedia(const MediaList& indexed, RawSample* sample) {
+  std::vector<RawMedium> read = std::move(sample->media);
+  sample->media.clear();
+  std::vector<size_t> of_kind[kMediumKinds];
+  for (size_t i = 0; i < read.size(); ++i) {
+    of_kind[static_cast<size_t>(read[i].kind)].push_back(i);
+  }
+  for (size_t k = 0; k < kMediumKinds; ++k) {
+    const auto kind = static_cast<MediumKind>(k);
+    if (of_kind[k].size() == indexed.count(kind)) continue;
+    return DataFaultError(absl::StrCat(of_kind[k].size(), " media of kind ",
+                                       MediumName(kind), ", the index has ",
+                                       indexed.count(kind)));
+  }
+  for (const IndexedMedium& medium : indexed) {
+    sample->media.push_back(std::move(
+        read[of_kind[static_cast<size_t>(medium.kind)][medium.number]]));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<FaultOr<RawSample>> FileSource::Read(uint64_t ordinal,
@@ -165,9 +205,7 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
   // only by their headers.
   const bool is_proven =
       sample.ok() && sample->ok() &&
-      (!parts.images || !parser_->HoldsImages() ||
-       (record.num_images == 0 && (*sample)->videos.empty() &&
-        (*sample)->clips.empty()));
+      (!parts.images || !parser_->HoldsImages() || (*sample)->media.empty());
   if (is_proven) return sample;
   // DATA_LOSS: the file ends before the record does.
   if (sample.ok() || absl::IsDataLoss(sample.status())) {
@@ -198,13 +236,13 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
 }
 
 absl::StatusOr<IndexedKinds> FileSource::GetKinds(uint64_t number) const {
-  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> videos,
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const StreamFacts> videos,
                            index_->videos(number));
   IndexedKinds kinds;
-  kinds.audio = CountVideos(videos) < videos.size();
+  kinds.audio = MediaList({}, {}, videos).count(MediumKind::kAudio) > 0;
   kinds.lists =
       std::any_of(videos.begin(), videos.end(), [](const auto& video) {
-        return (video.flags & IndexedVideo::kIsList) != 0;
+        return (video.flags & StreamFacts::kIsList) != 0;
       });
   return kinds;
 }
@@ -230,14 +268,14 @@ absl::StatusOr<RawSample> FileSource::ReadRecord(uint64_t number,
   if (found.entry.text_check != record.text_check) {
     return DataFault("its text is not the index's").In(found.where).ToStatus();
   }
+  const size_t images = found.count(MediumKind::kImage);
   if (parts.images) {
-    const absl::Status read = ReadMedia(found, number, *file, parts, &sample);
+    const absl::Status read = ReadMedia(&found, number, *file, parts, &sample);
     if (!read.ok()) return Annotate(read, found.where);
   }
   if (parts.text) {
     if (sample.text_format == RawSample::TextFormat::kConversation) {
-      const absl::StatusOr<bool> is_pair =
-          SplitPair(found.images.size(), &found.text);
+      const absl::StatusOr<bool> is_pair = SplitPair(images, &found.text);
       if (!is_pair.ok()) return Annotate(is_pair.status(), found.where);
       if (*is_pair) sample.text_format = RawSample::TextFormat::kPair;
     }
@@ -248,36 +286,32 @@ absl::StatusOr<RawSample> FileSource::ReadRecord(uint64_t number,
   return sample;
 }
 
-absl::Status FileSource::ReadMedia(const Record& found, uint64_t number,
+absl::Status FileSource::ReadMedia(Record* found, uint64_t number,
                                    const FileView& file, const ReadParts& parts,
                                    RawSample* sample) const {
   const IndexSampleRecord& record = index_->record(number);
-  if (found.images.size() != record.num_images) {
-    return DataFaultError(absl::StrCat(
-        found.images.size(), " images, the index has ", record.num_images));
+  const size_t images = found->count(MediumKind::kImage);
+  if (images != record.num_images) {
+    return DataFaultError(
+        absl::StrCat(images, " images, the index has ", record.num_images));
   }
-  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> indexed,
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const StreamFacts> streams,
                            index_->videos(number));
-  std::vector<VideoMedia> with_audio;
-  const std::vector<VideoMedia>* videos = &found.videos;
-  if (HaveAudioInVideo(indexed)) {
-    with_audio = found.videos;
+  const std::optional<std::vector<uint32_t>> before =
+      VideosBeforeClips(streams);
+  if (before.has_value()) {
     BALLAST_RETURN_IF_ERROR(
-        AsDataFault(AddAudioOfVideos(VideosBeforeClips(indexed), &with_audio)));
-    videos = &with_audio;
+        AsDataFault(AddAudioOfVideos(*before, &found->media)));
   }
   const uint64_t owner =
       parser_->HoldsImages() ? FileOwner(record) : SampleOwner(record);
   MediaReader media(
       file, parser_->media(), owner,
-      kMaxSampleBytes - std::min<uint64_t>(found.text.size(), kMaxSampleBytes),
-      found.images.size(), parts, sample);
+      kMaxSampleBytes - std::min<uint64_t>(found->text.size(), kMaxSampleBytes),
+      images, parts, sample);
   const auto read = [&]() -> absl::Status {
-    for (const Medium& image : found.images) {
-      BALLAST_RETURN_IF_ERROR(media.AddImage(image));
-    }
-    for (const VideoMedia& video : *videos) {
-      BALLAST_RETURN_IF_ERROR(media.AddVideo(video));
+    for (const RecordMedium& medium : found->media) {
+      BALLAST_RETURN_IF_ERROR(media.Add(medium));
     }
     if (media.image_check() == record.image_check) return absl::OkStatus();
     return DataFaultError(absl::StrCat(
@@ -293,7 +327,8 @@ absl::Status FileSource::ReadMedia(const Record& found, uint64_t number,
     BALLAST_RETURN_IF_ERROR(
         media.CheckMediaAreIndexed(index_->media_time_ns(record.file)));
   }
-  return status;
+  BALLAST_RETURN_IF_ERROR(status);
+  return OrderMedia(MediaList(index_->images(number), {}, streams), sample);
 }
 
 absl::StatusOr<uint64_t> FileSource::FetchAhead(

@@ -137,9 +137,8 @@ class FileSource final : public SampleSource {
   absl::StatusOr<RawSample> ReadRecord(uint64_t number, FileView* file,
                                        const ReadParts& parts) const;
   // The media of `found`, which must be those indexed.
-  absl::Status ReadMedia(const Record& found, uint64_t number,
-                         const FileView& file, const ReadParts& parts,
-                         RawSample* sample) const;
+  absl::Status ReadMedia(Record* found, uint64_t number, const FileView& file,
+                         const ReadParts& parts, RawSample* sample) const;
   // Errors: DATA_LOSS (the index is damaged).
   absl::StatusOr<IndexedKinds> GetKinds(uint64_t number) const;
 

@@ -64,8 +64,7 @@ class FormScan final : public RawRecordSink {
     BALLAST_ASSIGN_OR_RETURN(Record record,
                              MakeRecord(form_, std::move(raw), root_));
     BALLAST_RETURN_IF_ERROR(CheckMarks(record));
-    BALLAST_RETURN_IF_ERROR(NameClips(record.text_format, record.text,
-                                      absl::MakeSpan(record.videos)));
+    BALLAST_RETURN_IF_ERROR(NameClips(&record));
     return scanner_.AddRecord(std::move(record), file_, root_);
   }
 

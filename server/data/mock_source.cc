@@ -286,8 +286,8 @@ void MockIndex::Seal(const v1::Source& source) {
 absl::StatusOr<IndexedSample> MockIndex::sample(uint64_t ordinal) const {
   const Sample& sample = samples_[ordinal];
   return IndexedSample{sample.text_tokens, sample.label_tokens,
-                       absl::MakeConstSpan(images_).subspan(
-                           first_image_[ordinal], sample.num_images)};
+                       MediaList(absl::MakeConstSpan(images_).subspan(
+                           first_image_[ordinal], sample.num_images))};
 }
 
 namespace {
@@ -380,9 +380,9 @@ absl::StatusOr<FaultOr<RawSample>> MockSource::Read(uint64_t ordinal,
   Random random(~MockSeed(source_), 2 * index_->draw(ordinal) + 1);
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            index_->sample(ordinal));
-  for (const ImageSize& size : indexed.images) {
+  for (const ImageSize& size : indexed.media.images()) {
     BALLAST_ASSIGN_OR_RETURN(std::string file, DrawImage(size, &random));
-    sample.images.push_back(std::move(file));
+    sample.media.push_back(RawMedium::Image(std::move(file)));
   }
   return sample;
 }
@@ -393,9 +393,9 @@ absl::StatusOr<std::string> MockSource::DrawText(uint64_t ordinal) const {
   const v1::TokenIds& ids = model_.token_ids();
   const bool has_ends = HasEnds(model_);
   std::string bytes;
-  for (size_t i = 0; i < indexed.images.size(); ++i) {
-    BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan,
-                             images_.Plan(indexed.images, i));
+  const absl::Span<const ImageSize> images = indexed.media.images();
+  for (size_t i = 0; i < images.size(); ++i) {
+    BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan, images_.Plan(images, i));
     if (has_ends) Append(ids.vision_start(), &bytes);
     for (uint64_t k = 0; k < plan.placeholders; ++k) {
       Append(ids.image(), &bytes);
@@ -405,7 +405,7 @@ absl::StatusOr<std::string> MockSource::DrawText(uint64_t ordinal) const {
   Random random(MockSeed(source_), 2 * index_->draw(ordinal) + 1);
   const uint32_t choices = source_.vocabulary() - 1 - special_.size();
   const uint64_t text =
-      indexed.text_tokens - (has_ends ? 2 * indexed.images.size() : 0);
+      indexed.text_tokens - (has_ends ? 2 * images.size() : 0);
   for (uint64_t i = 0; i + 1 < text; ++i) {
     // The k-th id that is not special.
     uint32_t id = 1 + random.Below(choices);

@@ -8,7 +8,7 @@
 #include "common/status_macros.h"
 #include "server/files/storage.h"
 #include "server/sample/data_fault.h"
-#include "server/sample/raw_video.h"
+#include "server/sample/medium.h"
 
 namespace ballast {
 namespace {
@@ -22,19 +22,16 @@ uint64_t GetHeadBytes(uint64_t size) {
 
 absl::Status MediaReader::ReadImage(
     uint64_t size, absl::FunctionRef<absl::Status(char* to)> read) {
-  char* const place =
-      parts_.places == nullptr || size == 0
-          ? nullptr
-          : (*parts_.places)(sample_->images.size(), images_, size);
+  char* const place = parts_.places == nullptr || size == 0
+                          ? nullptr
+                          : (*parts_.places)(image_, images_, size);
   std::string bytes(place == nullptr ? size : 0, '\0');
   char* const to = place == nullptr ? bytes.data() : place;
   BALLAST_RETURN_IF_ERROR(read(to));
   hash_.Add(size, {to, GetHeadBytes(size)});
-  if (place != nullptr) {
-    sample_->placed.resize(sample_->images.size());
-    sample_->placed.push_back({place, size});
-  }
-  sample_->images.push_back(std::move(bytes));
+  ++image_;
+  sample_->media.push_back(RawMedium::Image(std::move(bytes)));
+  if (place != nullptr) sample_->media.back().placed = {place, size};
   return absl::OkStatus();
 }
 
@@ -48,7 +45,8 @@ absl::Status MediaReader::ReadRange(const FileView& file, ByteRange range) {
         const std::string head,
         file.ReadAt(range.offset, GetHeadBytes(range.size)));
     hash_.Add(range.size, head);
-    sample_->images.emplace_back();
+    ++image_;
+    sample_->media.emplace_back();
     return absl::OkStatus();
   }
   return ReadImage(range.size, [&](char* to) {
@@ -120,13 +118,11 @@ absl::StatusOr<std::string> MediaReader::ReadPicture(const Medium& picture) {
   return bytes;
 }
 
-absl::Status MediaReader::OpenVideoIn(FileView file, ByteRange range,
-                                      std::vector<RawVideo>* to) {
+absl::Status MediaReader::AddRange(MediumKind kind, FileView file,
+                                   ByteRange range) {
   if (file.object() != nullptr) {
     uint64_t bytes = range.size;
-    for (const auto* others : {&sample_->videos, &sample_->clips}) {
-      for (const RawVideo& other : *others) bytes += other.size;
-    }
+    for (const RawMedium& other : sample_->media) bytes += other.size;
     if (bytes > kMaxSampleBytes) {
       return DataFaultError(absl::StrCat("its videos in a store have over ",
                                          kMaxSampleBytes, " bytes in all"));
@@ -134,39 +130,39 @@ absl::Status MediaReader::OpenVideoIn(FileView file, ByteRange range,
     // What the hash and the decoder read is of one version, and fetched once.
     BALLAST_RETURN_IF_ERROR(file.Load({range}));
   }
-  BALLAST_ASSIGN_OR_RETURN(RawVideo video,
-                           OpenVideo(file, range.offset, range.size));
+  BALLAST_ASSIGN_OR_RETURN(RawMedium opened,
+                           OpenMedium(kind, file, range.offset, range.size));
   BALLAST_ASSIGN_OR_RETURN(const std::string head,
                            file.ReadAt(range.offset, GetHeadBytes(range.size)));
   hash_.Add(range.size, head);
-  to->push_back(std::move(video));
+  sample_->media.push_back(std::move(opened));
   return absl::OkStatus();
 }
 
-absl::Status MediaReader::AddVideo(const VideoMedia& video) {
-  if (video.is_list) {
-    RawVideo list;
-    for (const Medium& part : video.parts) {
-      BALLAST_ASSIGN_OR_RETURN(std::string bytes, ReadPicture(part));
-      hash_.Add(bytes.size(),
-                absl::string_view(bytes).substr(0, ImagesHash::kHeadBytes));
-      list.size += bytes.size();
-      list.pictures.push_back(std::move(bytes));
-    }
-    sample_->videos.push_back(std::move(list));
-    return absl::OkStatus();
+absl::Status MediaReader::AddList(const RecordMedium& list) {
+  RawMedium read;
+  read.kind = list.kind;
+  for (const Medium& part : list.parts) {
+    BALLAST_ASSIGN_OR_RETURN(std::string bytes, ReadPicture(part));
+    hash_.Add(bytes.size(),
+              absl::string_view(bytes).substr(0, ImagesHash::kHeadBytes));
+    read.size += bytes.size();
+    read.pictures.push_back(std::move(bytes));
   }
-  std::vector<RawVideo>* const to =
-      video.is_audio ? &sample_->clips : &sample_->videos;
-  const Medium& part = video.parts[0];
+  sample_->media.push_back(std::move(read));
+  return absl::OkStatus();
+}
+
+absl::Status MediaReader::AddStream(const RecordMedium& stream) {
+  const Medium& part = stream.parts[0];
   if (const auto* range = std::get_if<ByteRange>(&part.place)) {
-    return OpenVideoIn(file_, *range, to);
+    return AddRange(stream.kind, file_, *range);
   }
   if (const auto* bytes = std::get_if<absl::string_view>(&part.place)) {
     hash_.Add(bytes->size(), bytes->substr(0, ImagesHash::kHeadBytes));
-    BALLAST_ASSIGN_OR_RETURN(RawVideo opened,
-                             VideoInMemory(*bytes, sample_->name));
-    to->push_back(std::move(opened));
+    BALLAST_ASSIGN_OR_RETURN(
+        RawMedium opened, MediumInMemory(stream.kind, *bytes, sample_->name));
+    sample_->media.push_back(std::move(opened));
     return absl::OkStatus();
   }
   const auto* named = std::get_if<MediumPath>(&part.place);
@@ -175,7 +171,12 @@ absl::Status MediaReader::AddVideo(const VideoMedia& video) {
   }
   BALLAST_ASSIGN_OR_RETURN(const File file, Open(*named));
   const FileView view(&file, parts_.from, owner_);
-  return OpenVideoIn(view, {0, view.size()}, to);
+  return AddRange(stream.kind, view, {0, view.size()});
+}
+
+absl::Status MediaReader::Add(const RecordMedium& medium) {
+  if (medium.kind == MediumKind::kImage) return AddImage(medium.parts[0]);
+  return medium.is_list ? AddList(medium) : AddStream(medium);
 }
 
 absl::Status MediaReader::CheckMediaAreIndexed(int64_t newest_ns) const {

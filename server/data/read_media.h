@@ -37,15 +37,12 @@ class MediaReader {
         parts_(parts),
         sample_(sample) {}
 
-  // Adds the next image, at the place that `parts` has for it, else as a
-  // string. Errors: as FileView::ReadAt and MediaRoot::Open; UNAVAILABLE (a
-  // named file changed meanwhile); a data fault (too many bytes).
-  absl::Status AddImage(const Medium& image);
-  // Adds the next video or clip of audio: opens its file, or reads the pictures
-  // of a list.
-  // Errors: as AddImage; a data fault (over kMaxSampleBytes of an object of a
-  // store).
-  absl::Status AddVideo(const VideoMedia& video);
+  // Adds the next medium: an image at the place that `parts` has for it, else
+  // as a string; of a list its pictures; else its open file. Errors: as
+  // FileView::ReadAt and MediaRoot::Open; UNAVAILABLE (a named file changed
+  // meanwhile); a data fault (too many bytes; over kMaxSampleBytes of an object
+  // of a store).
+  absl::Status Add(const RecordMedium& medium);
 
   // IndexSampleRecord::image_check of what was added so far.
   uint64_t image_check() const { return hash_.value(); }
@@ -59,8 +56,10 @@ class MediaReader {
   absl::Status ReadRange(const FileView& file, ByteRange range);
   absl::Status ReadImage(uint64_t size,
                          absl::FunctionRef<absl::Status(char* to)> read);
-  absl::Status OpenVideoIn(FileView file, ByteRange range,
-                           std::vector<RawVideo>* to);
+  absl::Status AddImage(const Medium& image);
+  absl::Status AddList(const RecordMedium& list);
+  absl::Status AddStream(const RecordMedium& stream);
+  absl::Status AddRange(MediumKind kind, FileView file, ByteRange range);
   absl::StatusOr<std::string> ReadPicture(const Medium& picture);
   // Opens a named file, whose bytes count, and fetches it from a store.
   absl::StatusOr<File> Open(const MediumPath& named);
@@ -71,6 +70,7 @@ class MediaReader {
   const uint64_t owner_;
   uint64_t left_;
   const size_t images_;
+  size_t image_ = 0;  // the next one's number
   const ReadParts& parts_;
   RawSample* const sample_;
   ImagesHash hash_;

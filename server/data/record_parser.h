@@ -52,14 +52,15 @@ struct Medium {
   std::variant<ByteRange, absl::string_view, MediumPieces, MediumPath> place;
 };
 
-// A video, a file or the pictures of a list; or a clip of audio, a file.
-struct VideoMedia {
+// A medium of a record: its kind and its file, or the pictures of a list, which
+// are a video.
+struct RecordMedium {
+  MediumKind kind = MediumKind::kImage;
   std::vector<Medium> parts;  // at least one
   bool is_list = false;
-  bool is_audio = false;
   bool is_in_video = false;  // the audio of a video
   // Its clip and rate; only where an index is built.
-  JsonVideo named;
+  JsonVideo named = {};
 };
 
 // A sample as a data file has it: its text, and where its media are.
@@ -76,11 +77,21 @@ struct Record {
   std::string given;          // RawSample::record
   // `offset`, `length`, `line` and `text_check`, as the index stores them.
   IndexSampleRecord entry = {};
-  // In the order in which the text refers to them.
-  std::vector<Medium> images;
-  std::vector<VideoMedia> videos;  // then the clips of audio
+  // Images, then videos, then clips of audio, each in the order in which the
+  // text refers to them.
+  std::vector<RecordMedium> media;
   // Owner of the bytes in memory.
   std::shared_ptr<const void> bytes;
+
+  size_t count(MediumKind kind) const {
+    size_t count = 0;
+    for (const RecordMedium& medium : media) count += medium.kind == kind;
+    return count;
+  }
+  // Adds a medium of one file.
+  void Add(MediumKind kind, Medium file) {
+    media.push_back({kind, {std::move(file)}});
+  }
 };
 
 // Places of the records of a data file: the base of both kinds of parsers.

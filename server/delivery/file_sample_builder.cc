@@ -148,19 +148,10 @@ std::vector<BadSamples::Sample> BadSamples::List() const {
 absl::StatusOr<std::optional<DataFault>> EncoderBuilder::Build(
     const SampleRequest& request, SampleWork* work) {
   const Media media = GetMedia(request.module);
-  BuildInstruments* const instruments = reader_->instruments();
   std::optional<DataFault> fault;
   // A sample without media for the module has nothing to read.
   if (!request.images.empty()) {
-    const auto place = [&request](size_t i) {
-      return ImageData(request.images[i], request.payload);
-    };
-    BALLAST_ASSIGN_OR_RETURN(
-        fault, media == Media::kImages
-                   ? ReadImages(request, work)
-                   : reader_->ReadClips(
-                         request, place,
-                         instruments ? &instruments->audio : nullptr, work));
+    BALLAST_ASSIGN_OR_RETURN(fault, Read(request, media, work));
   }
   checks_->Put(request, media, fault);
   if (fault.has_value()) return fault;
@@ -169,20 +160,24 @@ absl::StatusOr<std::optional<DataFault>> EncoderBuilder::Build(
   return fault;
 }
 
-absl::StatusOr<std::optional<DataFault>> EncoderBuilder::ReadImages(
-    const SampleRequest& request, SampleWork* work) {
+absl::StatusOr<std::optional<DataFault>> EncoderBuilder::Read(
+    const SampleRequest& request, Media media, SampleWork* work) {
   BuildInstruments* const instruments = reader_->instruments();
-  BALLAST_ASSIGN_OR_RETURN(
-      const FaultOr<uint32_t> warnings,
-      reader_->ReadImages(
-          request,
-          [&request](size_t i) {
-            return ImageData(request.images[i], request.payload);
-          },
-          instruments ? &instruments->vision : nullptr, work));
+  DecodedCounters* const decoded = instruments == nullptr ? nullptr
+                                   : media == Media::kAudio
+                                       ? &instruments->audio
+                                       : &instruments->vision;
+  BALLAST_ASSIGN_OR_RETURN(const FaultOr<uint32_t> warnings,
+                           reader_->ReadMedia(
+                               request, media,
+                               [&request](size_t i) {
+                                 return ImageData(request.images[i],
+                                                  request.payload);
+                               },
+                               decoded, work));
   if (!warnings.ok()) return warnings.fault();
   images_with_warnings_.fetch_add(*warnings, std::memory_order_relaxed);
-  if (instruments != nullptr) {
+  if (instruments != nullptr && media == Media::kImages) {
     instruments->images_encoded.Add(std::count_if(
         request.images.begin(), request.images.end(),
         [](const ImageRecord& image) { return image.encoded_bytes != 0; }));

@@ -109,8 +109,8 @@ class EncoderBuilder {
   uint64_t images_with_warnings() const { return images_with_warnings_; }
 
  private:
-  absl::StatusOr<std::optional<DataFault>> ReadImages(
-      const SampleRequest& request, SampleWork* work);
+  absl::StatusOr<std::optional<DataFault>> Read(const SampleRequest& request,
+                                                Media media, SampleWork* work);
 
   const SampleReader* const reader_;
   MediaChecks* const checks_;

@@ -190,66 +190,56 @@ MediaChecks::MediaChecks(const v1::Config* config, const SampleReader* reader)
     : reader_(reader) {
   if (!ChecksImages(*config)) return;
   for (const v1::Module module : Modules(*config)) {
-    checks_images_ |= GetMedia(module) == Media::kImages;
-    checks_clips_ |= GetMedia(module) == Media::kAudio;
+    for (Kind& kind : kinds_) kind.is_checked |= GetMedia(module) == kind.media;
   }
 }
 
 void MediaChecks::Put(const SampleRequest& request, Media media,
                       std::optional<DataFault> fault) {
-  (media == Media::kAudio ? clips_ : images_)
-      .Put(request.split, request.record.position, {std::move(fault)});
+  for (Kind& kind : kinds_) {
+    if (kind.media != media) continue;
+    kind.known.Put(request.split, request.record.position, {std::move(fault)});
+    return;
+  }
 }
 
 absl::StatusOr<std::optional<DataFault>> MediaChecks::Check(
     const SampleRequest& request, Media built, SampleWork* work) {
-  if (checks_images_ && built != Media::kImages && !request.grids.empty()) {
+  for (Kind& kind : kinds_) {
+    const bool has_some = kind.media == Media::kImages
+                              ? !request.grids.empty()
+                              : !request.clip_rows.empty();
+    if (!kind.is_checked || kind.media == built || !has_some) continue;
     BALLAST_ASSIGN_OR_RETURN(std::optional<DataFault> fault,
-                             CheckImages(request, work));
+                             Read(request, &kind, work));
     if (fault.has_value()) return fault;
-  }
-  if (checks_clips_ && built != Media::kAudio && !request.clip_rows.empty()) {
-    return CheckClips(request, work);
   }
   return std::nullopt;
 }
 
-absl::StatusOr<std::optional<DataFault>> MediaChecks::CheckImages(
-    const SampleRequest& request, SampleWork* work) {
-  if (const auto known = images_.Get(request.split, request.record.position)) {
+absl::StatusOr<std::optional<DataFault>> MediaChecks::Read(
+    const SampleRequest& request, Kind* kind, SampleWork* work) {
+  if (const auto known =
+          kind->known.Get(request.split, request.record.position)) {
     return known->fault;
   }
   BuildInstruments* const instruments = reader_->instruments();
   std::vector<uint8_t> dropped;
+  const auto place = [&](size_t i) {
+    if (kind->media != Media::kImages || request.EncodedBytes(i) != 0) {
+      return absl::Span<uint8_t>();
+    }
+    dropped.resize(size_t{3} * request.grids[i].height *
+                   request.grids[i].width);
+    return absl::MakeSpan(dropped);
+  };
   BALLAST_ASSIGN_OR_RETURN(
       const FaultOr<uint32_t> decoded,
-      reader_->ReadImages(
-          request,
-          [&](size_t i) {
-            if (request.EncodedBytes(i) != 0) return absl::Span<uint8_t>();
-            dropped.resize(size_t{3} * request.grids[i].height *
-                           request.grids[i].width);
-            return absl::MakeSpan(dropped);
-          },
-          instruments ? &instruments->check : nullptr, work));
+      reader_->ReadMedia(request, kind->media, place,
+                         instruments ? &instruments->check : nullptr, work));
   std::optional<DataFault> fault;
   if (!decoded.ok()) fault = decoded.fault();
-  Put(request, Media::kImages, fault);
-  return fault;
-}
-
-absl::StatusOr<std::optional<DataFault>> MediaChecks::CheckClips(
-    const SampleRequest& request, SampleWork* work) {
-  if (const auto known = clips_.Get(request.split, request.record.position)) {
-    return known->fault;
-  }
-  BuildInstruments* const instruments = reader_->instruments();
-  BALLAST_ASSIGN_OR_RETURN(
-      const std::optional<DataFault> fault,
-      reader_->ReadClips(
-          request, [](size_t) { return absl::Span<uint8_t>(); },
-          instruments ? &instruments->check : nullptr, work));
-  Put(request, Media::kAudio, fault);
+  Put(request, kind->media, fault);
   return fault;
 }
 

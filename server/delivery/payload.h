@@ -129,16 +129,21 @@ class MediaChecks {
                                                  Media built, SampleWork* work);
 
  private:
-  absl::StatusOr<std::optional<DataFault>> CheckImages(
-      const SampleRequest& request, SampleWork* work);
-  absl::StatusOr<std::optional<DataFault>> CheckClips(
-      const SampleRequest& request, SampleWork* work);
+  // Results of one kind of encoders' media.
+  struct Kind {
+    explicit Kind(Media media) : media(media) {}
 
-  bool checks_images_ = false;
-  bool checks_clips_ = false;
+    const Media media;
+    bool is_checked = false;
+    ImageCheckCache known;
+  };
+
+  // Reads and decodes them.
+  absl::StatusOr<std::optional<DataFault>> Read(const SampleRequest& request,
+                                                Kind* kind, SampleWork* work);
+
   const SampleReader* const reader_;
-  ImageCheckCache images_;
-  ImageCheckCache clips_;
+  Kind kinds_[2] = {Kind(Media::kImages), Kind(Media::kAudio)};
 };
 
 // Builds language payloads: reads the text, tokenises it and lays out ids,

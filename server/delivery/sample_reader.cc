@@ -14,7 +14,7 @@
 #include "server/media/image/crop_maker.h"
 #include "server/model/indexed_clip.h"
 #include "server/sample/index_format.h"
-#include "server/sample/raw_video.h"
+#include "server/sample/medium.h"
 #include "server/sample/source_index.h"
 
 namespace ballast {
@@ -52,13 +52,6 @@ ImageDecoder& ThreadDecoder(const ImageOptions& options) {
   return *decoder;
 }
 
-// The content hashes of a sample for whose images the index has marks.
-absl::StatusOr<absl::Span<const uint64_t>> GetHashes(
-    const SourceIndex& index, uint64_t ordinal, const IndexedSample& indexed) {
-  if (indexed.marks.empty()) return absl::Span<const uint64_t>();
-  return index.content_hashes(ordinal);
-}
-
 // The fault of a file that JPEG engines cannot decode although the index marks
 // it for them.
 std::optional<DataFault> FindHeaderFault(absl::string_view file,
@@ -83,23 +76,23 @@ std::optional<DataFault> FindHeaderFault(absl::string_view file,
       "); has the file changed? index the source again, with --check"));
 }
 
-// The fault of image `i`'s file if it is not the file that was indexed. An
+// The fault of an image's file if it is not the file that was indexed. An
 // image that a check has found clean, or any if the index has all hashes, is
 // compared whether it passes through or not, so that model.decode makes no
 // difference. `encoded`: SampleRequest::EncodedBytes.
-std::optional<DataFault> FindFileFault(absl::string_view file, size_t i,
-                                       const IndexedSample& indexed,
-                                       absl::Span<const uint64_t> hashes,
-                                       bool is_hashed, uint32_t encoded) {
-  if (is_hashed) {
-    if (auto fault = FindContentFault(Checksum(file), hashes[i])) return fault;
-  } else if (!indexed.marks.empty() &&
-             indexed.marks[i].check() == ImageCheckResult::kClean) {
-    return FindEncodedImageFault(file, indexed.marks[i].bytes(), hashes[i]);
+std::optional<DataFault> FindFileFault(absl::string_view file,
+                                       const IndexedMedium& indexed,
+                                       const uint64_t* hash, bool is_hashed,
+                                       uint32_t encoded) {
+  if (hash != nullptr && is_hashed) {
+    if (auto fault = FindContentFault(Checksum(file), *hash)) return fault;
+  } else if (hash != nullptr &&
+             indexed.mark.check() == ImageCheckResult::kClean) {
+    return FindEncodedImageFault(file, indexed.mark.bytes(), *hash);
   }
   if (encoded == 0) return std::nullopt;
   const auto fault = FindEncodedImageFault(file, encoded, std::nullopt);
-  return fault ? fault : FindHeaderFault(file, indexed.images[i]);
+  return fault ? fault : FindHeaderFault(file, indexed.size);
 }
 
 // The crops of one image.
@@ -243,7 +236,9 @@ absl::StatusOr<SampleImages> SampleReader::GetImages(
   BALLAST_ASSIGN_OR_RETURN(
       const IndexedSample indexed,
       source(request.record.source).index().sample(request.record.ordinal));
-  if (images_->recipe() == nullptr) return SampleImages(indexed.images);
+  if (images_->recipe() == nullptr) {
+    return SampleImages(indexed.media.images());
+  }
   if (scheduler_ == nullptr) {
     return absl::InternalError("a recipe of the model without a scheduler");
   }
@@ -257,7 +252,7 @@ absl::StatusOr<SampleImages> SampleReader::GetImages(
         "position ", request.record.position, " is another sample's"));
   }
   return GetSampleImages(*config_, ordered.source, ordered.ordinal,
-                         ordered.epoch, indexed.images);
+                         ordered.epoch, indexed.media.images());
 }
 
 absl::StatusOr<MediaText> SampleReader::GetMediaText(
@@ -266,262 +261,220 @@ absl::StatusOr<MediaText> SampleReader::GetMediaText(
       const IndexedSample indexed,
       source(request.record.source).index().sample(request.record.ordinal));
   absl::StatusOr<MediaText> text =
-      PlanMediaText(images_->video(), images_->audio(), indexed.videos,
-                    indexed.clips, indexed.times);
+      PlanMediaText(images_->video(), images_->audio(), indexed.media);
   if (text.ok()) return text;
   // The schedule would have reported it.
   return absl::InternalError(text.status().message());
 }
 
-absl::StatusOr<ClipPlan> SampleReader::PlanClip(
-    const IndexedVideo& clip) const {
+absl::Status SampleReader::WriteClip(const RawMedium& raw,
+                                     const IndexedMedium& indexed,
+                                     Reading* reading) const {
   if (images_->audio() == nullptr) {
-    return absl::InternalError("audio, and the model takes none");
+    return absl::InternalError("the model takes no audio");
   }
-  absl::StatusOr<ClipPlan> plan = PlanIndexedClip(*images_->audio(), clip);
-  if (plan.ok()) return plan;
+  const absl::StatusOr<ClipPlan> plan =
+      PlanIndexedClip(*images_->audio(), *indexed.stream);
   // The schedule would have reported it.
-  return absl::InternalError(plan.status().message());
-}
-
-absl::StatusOr<std::optional<DataFault>> SampleReader::ReadClips(
-    const SampleRequest& request, Place place, DecodedCounters* decoded,
-    SampleWork* work) const {
-  work->active->Stage("reading audio");
-  const SampleSource& from = source(request.record.source);
-  // Its images are read by the builder that makes pixels of them.
-  BALLAST_ASSIGN_OR_RETURN(
-      const FaultOr<RawSample> raw,
-      from.Read(request.record.ordinal,
-                {.text = false, .images = true, .whole_images = false}));
-  if (!raw.ok()) return raw.fault();
-  work->name = raw->name;
-  BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
-                           from.index().sample(request.record.ordinal));
-  if (raw->clips.size() != indexed.clips.size()) {
-    return CountDiffers("clips of audio", raw->clips.size(),
-                        indexed.clips.size());
-  }
-  if (indexed.clips.size() != request.clip_rows.size()) {
+  if (!plan.ok()) return absl::InternalError(plan.status().message());
+  const size_t number = reading->next++;
+  const absl::Span<const uint32_t> rows = reading->request.clip_rows;
+  if (number >= rows.size() || plan->rows != rows[number]) {
     return absl::InternalError(absl::StrCat(
-        "it has ", indexed.clips.size(), " clips of audio, and the schedule ",
-        request.clip_rows.size()));
+        plan->rows, " rows of features, and the schedule has other ones"));
   }
-  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> hashes,
-                           from.index().video_hashes(request.record.ordinal));
+  const uint32_t width = GetClipShape(*images_->audio()).width();
+  reading->work->active->Stage("waiting for serve.decode_memory");
+  BALLAST_ASSIGN_OR_RETURN(const DecodeBudget::Lease memory,
+                           budget_->Take(ClipDecodeBytes(*plan, width)));
+  reading->work->active->Stage("making features of audio");
+  const Stopwatch decoding(instruments_ ? &instruments_->decode_audio
+                                        : nullptr);
+  const absl::Span<uint8_t> to = reading->place(number);
+  absl::Span<float> out(reinterpret_cast<float*>(to.data()),
+                        to.size() / sizeof(float));
   std::vector<float> dropped;
-  for (size_t i = 0; i < raw->clips.size(); ++i) {
-    const RawVideo& file = raw->clips[i];
-    const std::string name = absl::StrCat("audio ", i);
-    if (!hashes.empty()) {
-      work->active->Stage("checking a clip's file");
-      BALLAST_ASSIGN_OR_RETURN(const uint64_t found, HashVideo(file));
-      // The hash says nothing about another version of the file.
-      BALLAST_RETURN_IF_ERROR(CheckUnchanged(file));
-      if (auto fault =
-              FindContentFault(found, hashes[indexed.videos.size() + i])) {
-        return fault->In(name);
-      }
-    }
-    BALLAST_ASSIGN_OR_RETURN(const ClipPlan plan, PlanClip(indexed.clips[i]));
-    if (plan.rows != request.clip_rows[i]) {
-      return absl::InternalError(absl::StrCat(
-          name, " has ", plan.rows, " rows of features, and the schedule ",
-          request.clip_rows[i]));
-    }
-    const uint32_t width = GetClipShape(*images_->audio()).width();
-    work->active->Stage("waiting for serve.decode_memory");
-    BALLAST_ASSIGN_OR_RETURN(const DecodeBudget::Lease memory,
-                             budget_->Take(ClipDecodeBytes(plan, width)));
-    work->active->Stage("making features of audio");
-    const Stopwatch decoding(instruments_ ? &instruments_->decode_audio
-                                          : nullptr);
-    const absl::Span<uint8_t> to = place(i);
-    absl::Span<float> out(reinterpret_cast<float*>(to.data()),
-                          to.size() / sizeof(float));
-    if (to.empty()) {
-      dropped.resize(size_t{plan.rows} * width);
-      out = absl::MakeSpan(dropped);
-    }
-    const absl::Status status =
-        Annotate(clips_->ReadFeatures(file, indexed.clips[i], plan, out), name);
-    if (const auto fault = ToDataFault(status)) return fault;
-    if (!status.ok()) return status;
-    if (instruments_ != nullptr) instruments_->image_bytes.Add(file.size);
-    if (decoded != nullptr) decoded->clips.Add();
+  if (to.empty()) {
+    dropped.resize(size_t{plan->rows} * width);
+    out = absl::MakeSpan(dropped);
   }
-  return std::nullopt;
+  BALLAST_RETURN_IF_ERROR(
+      clips_->ReadFeatures(raw, *indexed.stream, *plan, out));
+  if (reading->decoded != nullptr) reading->decoded->clips.Add();
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<DataFault>> SampleReader::ReadVideo(
-    const RawVideo& raw, const IndexedVideo& indexed, FrameTimes times,
-    uint64_t number, const SampleRequest& request, Place place,
-    DecodedCounters* decoded, SampleWork* work, size_t* crop) const {
-  work->active->Stage("decoding a video");
+absl::Status SampleReader::WriteVideo(const RawMedium& raw,
+                                      const IndexedMedium& indexed,
+                                      Reading* reading) const {
+  reading->work->active->Stage("decoding a video");
   const Stopwatch decoding(instruments_ ? &instruments_->decode_video
                                         : nullptr);
-  BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan, videos_->Plan(indexed, times));
-  const size_t first = *crop;
-  if (first + plan.frames.size() > request.grids.size() ||
-      request.grids[first].height != plan.height ||
-      request.grids[first].width != plan.width) {
-    return absl::InternalError(absl::StrCat(
-        "video ", number, " has ", plan.frames.size(), " frames of ",
-        plan.width, "x", plan.height, " pixels, and the schedule other ones"));
+  BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
+                           videos_->Plan(*indexed.stream, indexed.times));
+  const size_t first = reading->next;
+  const absl::Span<const ImageGrid> grids = reading->request.grids;
+  if (first + plan.frames.size() > grids.size() ||
+      grids[first].height != plan.height || grids[first].width != plan.width) {
+    return absl::InternalError(
+        absl::StrCat(plan.frames.size(), " frames of ", plan.width, "x",
+                     plan.height, " pixels, and the schedule has other ones"));
   }
-  *crop += plan.frames.size();
-  const absl::Status status = Annotate(
-      videos_->Read(raw, indexed, plan, &ThreadDecoder(image_options_),
-                    [&](size_t frame) { return place(first + frame); }),
-      absl::StrCat("video ", number));
-  if (const auto fault = ToDataFault(status)) return fault;
-  if (!status.ok()) return status;
-  if (instruments_ != nullptr) instruments_->image_bytes.Add(raw.size);
-  if (decoded != nullptr) {
-    decoded->videos.Add();
-    decoded->frames.Add(plan.frames.size());
+  reading->next += plan.frames.size();
+  BALLAST_RETURN_IF_ERROR(videos_->Read(
+      raw, *indexed.stream, plan, &ThreadDecoder(image_options_),
+      [&](size_t frame) { return reading->place(first + frame); }));
+  if (reading->decoded != nullptr) {
+    reading->decoded->videos.Add();
+    reading->decoded->frames.Add(plan.frames.size());
   }
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
-    const SampleRequest& request, Place place, DecodedCounters* decoded,
-    SampleWork* work) const {
-  work->active->Stage("reading images");
+absl::Status SampleReader::WriteImage(const RawMedium& raw,
+                                      const IndexedMedium& indexed,
+                                      const uint64_t* hash,
+                                      Reading* reading) const {
+  SampleWork* const work = reading->work;
+  const SampleRequest& request = reading->request;
+  const size_t i = indexed.number;
+  work->active->Stage("checking an image's file");
+  const absl::string_view file = raw.file();
+  absl::StatusOr<ImageCrops> planned =
+      PlanCrops(*images_, reading->images, i, request, reading->next);
+  // Without a recipe the schedule would have reported it.
+  if (!planned.ok() && images_->recipe() == nullptr) {
+    return absl::InternalError(planned.status().message());
+  }
+  BALLAST_RETURN_IF_ERROR(planned.status());
+  const ImageCrops crops = *std::move(planned);
+  const size_t first =
+      std::exchange(reading->next, reading->next + crops.count);
+  const uint32_t encoded = request.EncodedBytes(first);
+  if (const auto fault =
+          FindFileFault(file, indexed, hash, reading->is_hashed, encoded)) {
+    return fault->ToStatus();
+  }
+  if (encoded != 0) {
+    const absl::Span<uint8_t> to = reading->place(first);
+    if (!to.empty() && static_cast<const void*>(file.data()) != to.data()) {
+      std::memcpy(to.data(), file.data(), file.size());
+    }
+    return absl::OkStatus();
+  }
+  work->active->Stage("waiting for serve.decode_memory");
+  ImageDecoder& decoder = ThreadDecoder(image_options_);
+  const ImageGrid& grid = request.grids[first];
+  BALLAST_ASSIGN_OR_RETURN(uint64_t needs,
+                           crops.is_cut
+                               ? decoder.Needs(file)
+                               : decoder.Needs(file, grid.width, grid.height));
+  if (crops.is_cut) needs += CropBytes(crops.plan, image_options_.resampling);
+  // Its way to the recipe's process and back.
+  if (images_->has_pixels()) {
+    needs += uint64_t{6} * indexed.size.width * indexed.size.height;
+  }
+  BALLAST_ASSIGN_OR_RETURN(const DecodeBudget::Lease memory,
+                           budget_->Take(needs));
+  work->active->Stage("decoding an image");
+  ImageHeader expected = {};
+  expected.width = indexed.size.width;
+  expected.height = indexed.size.height;
+  const auto start = std::chrono::steady_clock::now();
+  absl::Duration resizing;
+  if (crops.is_cut) {
+    BALLAST_RETURN_IF_ERROR(
+        DecodeAndCut(file, expected, reading->images.Get(i), crops.plan,
+                     images_->has_pixels() ? images_->recipe() : nullptr, first,
+                     reading->place, &decoder, &resizing));
+  } else {
+    BALLAST_RETURN_IF_ERROR(decoder.DecodeResized(
+        file, expected, grid.width, grid.height, reading->place(first)));
+    resizing = decoder.resize_time();
+  }
+  reading->warnings += decoder.warnings() > 0;
+  if (instruments_ == nullptr) return absl::OkStatus();
+  instruments_->decode.Record(Stopwatch::Since(start) - resizing);
+  instruments_->resize.Record(resizing);
+  if (reading->decoded != nullptr) reading->decoded->images.Add();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadMedia(
+    const SampleRequest& request, Media media, Place place,
+    DecodedCounters* decoded, SampleWork* work) const {
+  const bool is_audio = media == Media::kAudio;
+  work->active->Stage(is_audio ? "reading audio" : "reading images");
   const SampleSource& from = source(request.record.source);
-  Stopwatch reading(instruments_ ? &instruments_->read_images : nullptr);
+  Stopwatch reading_time(instruments_ && !is_audio ? &instruments_->read_images
+                                                   : nullptr);
   const auto place_of = [&](size_t image, size_t images, uint64_t size) {
     return PlaceOfFile(request, image, images, size, place);
   };
   const ImagePlaces places = place_of;
-  BALLAST_ASSIGN_OR_RETURN(
-      const FaultOr<RawSample> raw,
-      from.Read(request.record.ordinal,
-                {.text = false, .images = true, .places = &places}));
-  reading.Stop();
+  // Beside audio, images are read by the builder that makes pixels of them.
+  BALLAST_ASSIGN_OR_RETURN(const FaultOr<RawSample> raw,
+                           from.Read(request.record.ordinal,
+                                     {.text = false,
+                                      .images = true,
+                                      .whole_images = !is_audio,
+                                      .places = is_audio ? nullptr : &places}));
+  reading_time.Stop();
   if (!raw.ok()) return raw.fault();
   work->name = raw->name;
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            from.index().sample(request.record.ordinal));
-  const absl::Span<const ImageSize> sizes = indexed.images;
-  if (raw->images.size() != sizes.size()) {
-    return CountDiffers("images", raw->images.size(), sizes.size());
+  for (const auto& [kind, plural] :
+       {std::pair{MediumKind::kImage, "images"},
+        std::pair{MediumKind::kVideo, "videos"},
+        std::pair{MediumKind::kAudio, "clips of audio"}}) {
+    const size_t found = raw->of(kind).size();
+    if (found != indexed.media.count(kind)) {
+      return CountDiffers(plural, found, indexed.media.count(kind));
+    }
   }
-  // Each image has at least one crop.
-  if (sizes.size() > request.grids.size()) {
-    return CountDiffers("images", sizes.size(), request.grids.size());
-  }
-  if (raw->videos.size() != indexed.videos.size()) {
-    return CountDiffers("videos", raw->videos.size(), indexed.videos.size());
-  }
-  BALLAST_ASSIGN_OR_RETURN(
-      const absl::Span<const uint64_t> hashes,
-      GetHashes(from.index(), request.record.ordinal, indexed));
-  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const uint64_t> video_hashes,
-                           from.index().video_hashes(request.record.ordinal));
+  BALLAST_ASSIGN_OR_RETURN(const MediaHashes hashes,
+                           from.index().media_hashes(request.record.ordinal));
   BALLAST_ASSIGN_OR_RETURN(const SampleImages images, GetImages(request));
-  ImageDecoder& decoder = ThreadDecoder(image_options_);
-  uint32_t warnings = 0;
-  size_t crop = 0;  // of the sample
-  FrameTimes times = indexed.times;
-  for (MediaOrder order(sizes.size(), indexed.videos); order.Next();) {
-    const uint64_t i = order.number();
-    if (order.is_video()) {
-      if (!video_hashes.empty()) {
-        work->active->Stage("checking a video's file");
-        BALLAST_ASSIGN_OR_RETURN(const uint64_t found,
-                                 HashVideo(raw->videos[i]));
-        // The hash says nothing about another version of the file.
-        BALLAST_RETURN_IF_ERROR(CheckUnchanged(raw->videos[i]));
-        if (auto fault = FindContentFault(found, video_hashes[i])) {
-          return fault->In(absl::StrCat("video ", i));
-        }
-      }
-      BALLAST_ASSIGN_OR_RETURN(
-          const std::optional<DataFault> of_video,
-          ReadVideo(raw->videos[i], indexed.videos[i],
-                    TakeTimes(indexed.videos[i], &times), i, request, place,
-                    decoded, work, &crop));
-      if (of_video.has_value()) return *of_video;
-      continue;
+  Reading reading = {request, place,  decoded,
+                     work,    images, from.index().is_hashed()};
+  const auto write = [&](const RawMedium& medium,
+                         const IndexedMedium& of_index) -> absl::Status {
+    const uint64_t* const hash = hashes.Find(of_index, indexed.media);
+    if (of_index.kind == MediumKind::kImage) {
+      return WriteImage(medium, of_index, hash, &reading);
     }
-    work->active->Stage("checking an image's file");
-    const absl::string_view file = raw->image(i);
-    absl::StatusOr<ImageCrops> planned =
-        PlanCrops(*images_, images, i, request, crop);
-    if (images_->recipe() != nullptr) {
-      if (const auto fault = ToDataFault(planned.status())) {
-        return fault->In(absl::StrCat("image ", i));
-      }
+    if (hash != nullptr) {
+      work->active->Stage(is_audio ? "checking a clip's file"
+                                   : "checking a video's file");
+      BALLAST_ASSIGN_OR_RETURN(const uint64_t found, HashMedium(medium));
+      // The hash says nothing about another version of the file.
+      BALLAST_RETURN_IF_ERROR(CheckUnchanged(medium));
+      if (auto fault = FindContentFault(found, *hash)) return fault->ToStatus();
     }
-    if (!planned.ok()) return planned.status();
-    const ImageCrops crops = *std::move(planned);
-    const size_t first = std::exchange(crop, crop + crops.count);
-    const uint32_t encoded = request.EncodedBytes(first);
-    if (auto fault = FindFileFault(file, i, indexed, hashes,
-                                   from.index().is_hashed(), encoded)) {
-      return fault->In(absl::StrCat("image ", i));
+    return is_audio ? WriteClip(medium, of_index, &reading)
+                    : WriteVideo(medium, of_index, &reading);
+  };
+  auto medium = raw->media.begin();
+  for (const IndexedMedium& of_index : indexed.media) {
+    const RawMedium& of_sample = *medium++;
+    if ((of_index.kind == MediumKind::kAudio) != is_audio) continue;
+    const absl::Status written =
+        Annotate(write(of_sample, of_index), of_index.name());
+    if (auto fault = ToDataFault(written)) return *std::move(fault);
+    BALLAST_RETURN_IF_ERROR(written);
+    if (instruments_ != nullptr) {
+      instruments_->image_bytes.Add(of_sample.file().size() + of_sample.size);
     }
-    if (encoded != 0) {
-      const absl::Span<uint8_t> to = place(first);
-      const void* const read = file.data();
-      if (!to.empty() && read != to.data()) {
-        std::memcpy(to.data(), read, file.size());
-      }
-      if (instruments_ != nullptr) instruments_->image_bytes.Add(file.size());
-      continue;
-    }
-    work->active->Stage("waiting for serve.decode_memory");
-    const ImageGrid& grid = request.grids[first];
-    absl::StatusOr<uint64_t> needs =
-        crops.is_cut ? decoder.Needs(file)
-                     : decoder.Needs(file, grid.width, grid.height);
-    if (const auto fault = ToDataFault(needs.status())) {
-      return fault->In(absl::StrCat("image ", i));
-    }
-    if (!needs.ok()) return needs.status();
-    if (crops.is_cut) {
-      *needs += CropBytes(crops.plan, image_options_.resampling);
-    }
-    // Its way to the recipe's process and back.
-    if (images_->has_pixels()) {
-      *needs += uint64_t{6} * sizes[i].width * sizes[i].height;
-    }
-    BALLAST_ASSIGN_OR_RETURN(const DecodeBudget::Lease memory,
-                             budget_->Take(*needs));
-    work->active->Stage("decoding an image");
-    ImageHeader expected = {};
-    expected.width = sizes[i].width;
-    expected.height = sizes[i].height;
-    const auto start = std::chrono::steady_clock::now();
-    absl::Duration resizing;
-    absl::Status status;
-    if (crops.is_cut) {
-      status = DecodeAndCut(file, expected, images.Get(i), crops.plan,
-                            images_->has_pixels() ? images_->recipe() : nullptr,
-                            first, place, &decoder, &resizing);
-    } else {
-      status = decoder.DecodeResized(file, expected, grid.width, grid.height,
-                                     place(first));
-      resizing = decoder.resize_time();
-    }
-    status = Annotate(status, absl::StrCat("image ", i));
-    if (const auto fault = ToDataFault(status)) return *fault;
-    if (!status.ok()) return status;
-    warnings += decoder.warnings() > 0;
-    if (instruments_ == nullptr) continue;
-    const absl::Duration whole = Stopwatch::Since(start);
-    instruments_->decode.Record(whole - resizing);
-    instruments_->resize.Record(resizing);
-    instruments_->image_bytes.Add(file.size());
-    if (decoded != nullptr) decoded->images.Add();
   }
-  if (crop != request.grids.size()) {
-    return absl::InternalError(absl::StrCat("its images have ", crop,
-                                            " crops, and the schedule ",
-                                            request.grids.size()));
+  const size_t wanted =
+      is_audio ? request.clip_rows.size() : request.grids.size();
+  if (reading.next != wanted) {
+    return absl::InternalError(absl::StrCat("its media give ", reading.next,
+                                            is_audio ? " clips" : " crops",
+                                            ", and the schedule has ", wanted));
   }
-  return warnings;
+  return reading.warnings;
 }
 
 }  // namespace ballast

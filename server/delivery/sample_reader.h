@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
+#include "proto/schedule/module.h"
 #include "server/delivery/block.h"
 #include "server/delivery/decode_budget.h"
 #include "server/delivery/delivery_instruments.h"
@@ -31,7 +32,7 @@ namespace ballast {
 // Returns the fault of an image's file if it is not the file that was indexed:
 // `bytes` has another length than `encoded_bytes`
 // (IndexedSample::encoded_bytes), or another hash than `content_hash`
-// (SourceIndex::content_hashes; nullopt: the image has not been checked). Pure.
+// (SourceIndex::media_hashes; nullopt: the image has not been checked). Pure.
 std::optional<DataFault> FindEncodedImageFault(
     absl::string_view bytes, uint32_t encoded_bytes,
     std::optional<uint64_t> content_hash);
@@ -69,35 +70,28 @@ class SampleReader {
   absl::StatusOr<FaultOr<RawSample>> ReadText(const SampleRequest& request,
                                               SampleWork* work) const;
 
-  // Reads the images and videos of the sample. Writes crop i, as the model's
-  // processor makes it, to `place(i)`, its height*width*3 bytes; counts
-  // images, videos and frames in `decoded`, which may be null. If crop i passes
-  // through encoded (request.EncodedBytes), writes its image's file there
-  // instead, read straight from the source where possible, and checks that it
-  // is the file that was indexed. If `place(i)` is empty, the file is only
-  // checked. Returns how many images had faults that were skipped. Blocks on
-  // the disk. Non-OK statuses are transient faults.
+  // Reads the media of the sample that an encoder of `media` takes, and writes
+  // what travels of them to `place(i)`: of images and videos crop i, as the
+  // model's processor makes it, height*width*3 bytes; of audio the features of
+  // clip i. If crop i passes through encoded (request.EncodedBytes), writes its
+  // image's file there instead, read straight from the source where possible,
+  // and checks that it is the file that was indexed. If `place(i)` is empty, a
+  // file is only checked, and features are only made. Counts media and frames
+  // in `decoded`, which may be null. Returns how many images had faults that
+  // were skipped. Blocks on the disk. Non-OK statuses are transient faults.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t i)>;
-  absl::StatusOr<FaultOr<uint32_t>> ReadImages(const SampleRequest& request,
-                                               Place place,
-                                               DecodedCounters* decoded,
-                                               SampleWork* work) const;
-
-  // Makes the features of the sample's clips of audio. Writes clip i's to
-  // `place(i)`, its bytes; if that is empty, they are only made. Counts clips
-  // in `decoded`, which may be null. Returns the data fault that prevented it,
-  // if any. Blocks on the disk. Non-OK statuses are transient faults.
-  absl::StatusOr<std::optional<DataFault>> ReadClips(
-      const SampleRequest& request, Place place, DecodedCounters* decoded,
-      SampleWork* work) const;
+  absl::StatusOr<FaultOr<uint32_t>> ReadMedia(const SampleRequest& request,
+                                              Media media, Place place,
+                                              DecodedCounters* decoded,
+                                              SampleWork* work) const;
 
   // The sample's images, as their plans see them, from the index. Blocks on the
   // disk. Errors: as SourceIndex::sample and Scheduler::OfSplit; INTERNAL (a
   // recipe without a scheduler).
   absl::StatusOr<SampleImages> GetImages(const SampleRequest& request) const;
 
-  // The sample's videos, then its clips of audio, as its text has them, from
-  // the index. Errors: as SourceIndex::sample; INTERNAL.
+  // The sample's videos and clips of audio, as its text has them, from the
+  // index. Errors: as SourceIndex::sample; INTERNAL.
   absl::StatusOr<MediaText> GetMediaText(const SampleRequest& request) const;
 
   const SampleSource& source(uint32_t number) const {
@@ -107,14 +101,27 @@ class SampleReader {
   BuildInstruments* instruments() const { return instruments_; }
 
  private:
-  // Errors: INTERNAL.
-  absl::StatusOr<ClipPlan> PlanClip(const IndexedVideo& clip) const;
-  // Decodes a video, the sample's `number`-th; its frames are the crops from
-  // `crop` on, which is moved past them. `decoded` may be null.
-  absl::StatusOr<std::optional<DataFault>> ReadVideo(
-      const RawVideo& raw, const IndexedVideo& indexed, FrameTimes times,
-      uint64_t number, const SampleRequest& request, Place place,
-      DecodedCounters* decoded, SampleWork* work, size_t* crop) const;
+  // One ReadMedia, while it reads medium by medium.
+  struct Reading {
+    const SampleRequest& request;
+    Place place;
+    DecodedCounters* decoded;
+    SampleWork* work;
+    const SampleImages& images;
+    // Of the source's index: every medium has its hash.
+    bool is_hashed;
+    size_t next = 0;  // the crop or clip of the request to write
+    uint32_t warnings = 0;
+  };
+
+  // Each writes one medium, and moves `reading.next` past it. `hash`: the
+  // indexed one, or null. Errors: data faults; transient ones.
+  absl::Status WriteImage(const RawMedium& raw, const IndexedMedium& indexed,
+                          const uint64_t* hash, Reading* reading) const;
+  absl::Status WriteVideo(const RawMedium& raw, const IndexedMedium& indexed,
+                          Reading* reading) const;
+  absl::Status WriteClip(const RawMedium& raw, const IndexedMedium& indexed,
+                         Reading* reading) const;
 
   const v1::Config* const config_;
   const std::vector<const SampleSource*> sources_;

@@ -11,28 +11,28 @@
 namespace ballast {
 namespace {
 
-std::string DescribeSize(const IndexedVideo& video) {
+std::string DescribeSize(const StreamFacts& video) {
   return absl::StrCat(video.frames, " frames of ", video.width, "x",
                       video.height, " pixels at ", video.fps, " a second");
 }
 
 // Whether everything that the plan depends on is equal.
-bool IsSame(const IndexedVideo& a, const IndexedVideo& b) {
+bool IsSame(const StreamFacts& a, const StreamFacts& b) {
   return a.frames == b.frames && a.width == b.width && a.height == b.height &&
          a.fps == b.fps && a.rotation == b.rotation &&
          !((a.flags ^ b.flags) &
-           (IndexedVideo::kIsList | IndexedVideo::kHasTimes));
+           (StreamFacts::kIsList | StreamFacts::kHasTimes));
 }
 
 // Makes the frames of a list of pictures.
-absl::Status ReadList(const RawVideo& raw, const IndexedVideo& indexed,
+absl::Status ReadList(const RawMedium& raw, const StreamFacts& indexed,
                       const VideoPlan& plan, DecodeBudget* budget,
                       ImageDecoder* decoder, SampleVideoReader::Place place) {
   const auto changed = [](const auto&... pieces) {
     return DataFaultError(absl::StrCat(
         pieces..., "; has the sample changed? index the source again"));
   };
-  if (!(indexed.flags & IndexedVideo::kIsList) ||
+  if (!(indexed.flags & StreamFacts::kIsList) ||
       raw.pictures.size() != indexed.frames) {
     return changed(raw.pictures.size(), " pictures instead of ", indexed.frames,
                    " frames");
@@ -57,7 +57,7 @@ absl::Status ReadList(const RawVideo& raw, const IndexedVideo& indexed,
 
 }  // namespace
 
-uint64_t VideoDecodeBytes(const IndexedVideo& video) {
+uint64_t VideoDecodeBytes(const StreamFacts& video) {
   constexpr uint64_t kProcess = uint64_t{64} << 20;
   // Maximum number of frames that a codec refers to, plus the one being
   // decoded.
@@ -77,7 +77,7 @@ SampleVideoReader::SampleVideoReader(const v1::Model& model,
       reader_(std::make_unique<VideoReader>(
           processes, DecoderProcess::Options{.counters = counters})) {}
 
-absl::StatusOr<VideoPlan> SampleVideoReader::Plan(const IndexedVideo& video,
+absl::StatusOr<VideoPlan> SampleVideoReader::Plan(const StreamFacts& video,
                                                   FrameTimes times) const {
   if (!model_.has_value()) {
     return absl::InternalError("a video, and the model takes none");
@@ -87,8 +87,8 @@ absl::StatusOr<VideoPlan> SampleVideoReader::Plan(const IndexedVideo& video,
   return absl::InternalError(plan.status().message());
 }
 
-absl::Status SampleVideoReader::Read(const RawVideo& raw,
-                                     const IndexedVideo& indexed,
+absl::Status SampleVideoReader::Read(const RawMedium& raw,
+                                     const StreamFacts& indexed,
                                      const VideoPlan& plan,
                                      ImageDecoder* pictures,
                                      Place place) const {
@@ -105,7 +105,7 @@ absl::Status SampleVideoReader::Read(const RawVideo& raw,
   const absl::Status read = reader_->ReadChecked(
       bytes,
       [&](const VideoFacts& facts) {
-        const IndexedVideo found = GetIndexedVideo(facts);
+        const StreamFacts found = GetIndexedVideo(facts);
         if (IsSame(found, indexed)) return absl::OkStatus();
         return DataFaultError(absl::StrCat(
             DescribeSize(found), " instead of ", DescribeSize(indexed),

@@ -18,7 +18,7 @@
 #include "server/media/image/image.h"
 #include "server/media/video/video_plan.h"
 #include "server/media/video/video_reader.h"
-#include "server/sample/raw_video.h"
+#include "server/sample/medium.h"
 #include "server/sample/source_index.h"
 
 namespace ballast {
@@ -37,7 +37,7 @@ class SampleVideoReader {
 
   // Errors: INTERNAL (the index has a video that cannot be planned, which the
   // schedule would have reported).
-  absl::StatusOr<VideoPlan> Plan(const IndexedVideo& video,
+  absl::StatusOr<VideoPlan> Plan(const StreamFacts& video,
                                  FrameTimes times = {}) const;
 
   // Decodes the planned frames, resizes each and writes it to place(i).
@@ -46,7 +46,7 @@ class SampleVideoReader {
   // data fault (damaged, or another video than the index has), and as
   // VideoReader::ReadFrames and DecodeBudget::Take.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t)>;
-  absl::Status Read(const RawVideo& raw, const IndexedVideo& indexed,
+  absl::Status Read(const RawMedium& raw, const StreamFacts& indexed,
                     const VideoPlan& plan, ImageDecoder* pictures,
                     Place place) const;
 
@@ -60,7 +60,7 @@ class SampleVideoReader {
 // Memory that decoding a video of such frames takes, in its process and here:
 // an estimate from the frames that a decoder keeps, with two bytes a value. A
 // process is ended at video_decoder::kMaxMemory.
-uint64_t VideoDecodeBytes(const IndexedVideo& video);
+uint64_t VideoDecodeBytes(const StreamFacts& video);
 
 }  // namespace ballast
 

@@ -54,7 +54,7 @@ namespace {
 using Place = std::array<uint64_t, 7>;
 
 // nullopt: the file was deleted, so another file may get its inode number.
-std::optional<Place> GetPlace(const RawVideo& video) {
+std::optional<Place> GetPlace(const RawMedium& video) {
   struct stat info = {};
   if (fstat(video.fd->get(), &info) != 0 || info.st_nlink == 0) {
     return std::nullopt;
@@ -74,16 +74,16 @@ std::optional<Place> GetPlace(const RawVideo& video) {
 
 class Probe {
  public:
-  Probe(VideoProbe read, size_t most) : read_(std::move(read)), most_(most) {}
+  Probe(StreamProbe read, size_t most) : read_(std::move(read)), most_(most) {}
 
-  absl::StatusOr<VideoProbed> Read(const RawVideo& video) {
+  absl::StatusOr<StreamProbed> Read(const RawMedium& video) {
     const std::optional<Place> place = GetPlace(video);
     if (place.has_value()) {
       MutexLock lock(&mutex_);
       const auto found = known_.find(*place);
       if (found != known_.end()) return found->second;
     }
-    absl::StatusOr<VideoProbed> facts = ReadAnew(video);
+    absl::StatusOr<StreamProbed> facts = ReadAnew(video);
     const bool is_final = facts.ok() || absl::IsInvalidArgument(facts.status());
     if (place.has_value() && is_final) {
       MutexLock lock(&mutex_);
@@ -97,8 +97,8 @@ class Probe {
   }
 
  private:
-  absl::StatusOr<VideoProbed> ReadAnew(const RawVideo& video) {
-    absl::StatusOr<VideoProbed> facts = read_(video);
+  absl::StatusOr<StreamProbed> ReadAnew(const RawMedium& video) {
+    absl::StatusOr<StreamProbed> facts = read_(video);
     if (facts.ok()) return facts;
     // For an index, a file on which the process is silent is bad.
     if (absl::IsDeadlineExceeded(facts.status())) {
@@ -111,10 +111,10 @@ class Probe {
     return facts.status();
   }
 
-  const VideoProbe read_;
+  const StreamProbe read_;
   const size_t most_;
   Mutex mutex_;
-  absl::flat_hash_map<Place, absl::StatusOr<VideoProbed>> known_
+  absl::flat_hash_map<Place, absl::StatusOr<StreamProbed>> known_
       ABSL_GUARDED_BY(mutex_);
   // Oldest first.
   std::deque<Place> order_ ABSL_GUARDED_BY(mutex_);
@@ -122,22 +122,22 @@ class Probe {
 
 }  // namespace
 
-VideoProbe RememberFacts(VideoProbe read, size_t most) {
+StreamProbe RememberFacts(StreamProbe read, size_t most) {
   const auto probe = std::make_shared<Probe>(std::move(read), most);
-  return [probe](const RawVideo& video) { return probe->Read(video); };
+  return [probe](const RawMedium& video) { return probe->Read(video); };
 }
 
-VideoProbe MakeVideoProbe(FactsReader read, size_t most) {
+StreamProbe MakeVideoProbe(FactsReader read, size_t most) {
   return RememberFacts(
       [read = std::move(read)](
-          const RawVideo& video) -> absl::StatusOr<VideoProbed> {
+          const RawMedium& video) -> absl::StatusOr<StreamProbed> {
         const absl::StatusOr<VideoFacts> facts =
             read({video.fd->get(), video.offset, video.size});
         if (!facts.ok()) return facts.status();
         const absl::Status work =
             CheckDecodedPixels(MostPacketsToAFrame(facts->table), *facts);
         if (!work.ok()) return work;
-        return VideoProbed(GetIndexedVideo(*facts), facts->times);
+        return StreamProbed(GetIndexedVideo(*facts), facts->times);
       },
       most);
 }
@@ -274,8 +274,7 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
   const ModelImages& model = text.text->images();
   BALLAST_ASSIGN_OR_RETURN(
       const MediaText media,
-      PlanMediaText(model.video(), model.audio(), sample.video_facts,
-                    sample.clip_facts, sample.video_times));
+      PlanMediaText(model.video(), model.audio(), sample.facts));
   measured.placeholders += media.placeholders;
   const bool is_built_in =
       !IsCheckpointTemplate(text.text->model().chat_template());
@@ -308,8 +307,9 @@ VideoOrder GetOrder(const TextOptions& text) {
     return ImagesBehindVideos(
         model
             ->FindOrder(sample.text, GetForm(sample.text_format), images,
-                        sample.video_facts.size(), /*clips=*/0)
-            .value_or(std::vector<MarkOf>()));
+                        sample.facts.count(MediumKind::kVideo),
+                        /*clips=*/0)
+            .value_or(std::vector<MediumKind>()));
   };
 }
 
@@ -321,7 +321,7 @@ ClipOrder GetClipOrder(const TextOptions& text) {
                                  ->FindOrder(sample.text,
                                              GetForm(sample.text_format),
                                              images, videos, clips)
-                                 .value_or(std::vector<MarkOf>()));
+                                 .value_or(std::vector<MediumKind>()));
   };
 }
 
@@ -461,15 +461,15 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SharedFile> shared,
                            FindSharedFiles(c, config.directory));
   VideoReader videos(static_cast<int>(ThreadsOrCores(c.serve().threads())));
-  const VideoProbe video_probe = MakeVideoProbe(
+  const StreamProbe video_probe = MakeVideoProbe(
       [&videos](const VideoBytes& video) { return videos.ReadFacts(video); });
   const v1::AudioFamily* const audio = GetAudioFamily(c.model());
   ClipReader clips(static_cast<int>(ThreadsOrCores(c.serve().threads())),
                    audio);
-  const VideoProbe audio_probe = RememberFacts(
-      [&clips](const RawVideo& file) { return clips.ReadFacts(file); });
-  const VideoProbe in_video_probe =
-      RememberFacts([&clips](const RawVideo& file) {
+  const StreamProbe audio_probe = RememberFacts(
+      [&clips](const RawMedium& file) { return clips.ReadFacts(file); });
+  const StreamProbe in_video_probe =
+      RememberFacts([&clips](const RawMedium& file) {
         return clips.ReadFacts(file, /*in_video=*/true);
       });
   if (audio != nullptr) {

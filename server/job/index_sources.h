@@ -32,14 +32,14 @@ using FactsReader =
 // several times, so the facts of the last `most` files, or the fact that they
 // are damaged, are remembered: some 200 bytes each. A file that changes is read
 // again. Videos that are only in memory are not remembered. Errors: as
-// VideoProbe; UNAVAILABLE also if FFmpeg's libraries cannot be loaded, which is
-// no sample's fault. If the decoder stays silent, the file is at fault.
+// StreamProbe; UNAVAILABLE also if FFmpeg's libraries cannot be loaded, which
+// is no sample's fault. If the decoder stays silent, the file is at fault.
 // Thread-safe.
-VideoProbe MakeVideoProbe(FactsReader read, size_t most = 65'536);
+StreamProbe MakeVideoProbe(FactsReader read, size_t most = 65'536);
 
 // The same for any reader of facts: remembers what `read` finds, also of clips
 // of audio.
-VideoProbe RememberFacts(VideoProbe read, size_t most = 65'536);
+StreamProbe RememberFacts(StreamProbe read, size_t most = 65'536);
 
 // The outcome for one source that has files.
 struct SourceCheck {

@@ -363,10 +363,11 @@ class ImageVerifier {
         const FaultOr<RawSample> raw,
         source_.Read(ordinal, {.text = false, .images = true}));
     if (!raw.ok()) return fault(raw.fault().ToStatus());
+    const std::vector<const RawMedium*> files = raw->of(MediumKind::kImage);
     std::vector<uint64_t> hashes;
     for (uint64_t epoch = 0; epoch < 2; ++epoch) {
-      const SampleImages images =
-          GetSampleImages(config_, number_, ordinal, epoch, indexed.images);
+      const SampleImages images = GetSampleImages(
+          config_, number_, ordinal, epoch, indexed.media.images());
       for (size_t i = 0; i < images.size(); ++i) {
         const auto plan = model_.Plan(images, i);
         if (!plan.ok()) return fault(plan.status());
@@ -374,7 +375,7 @@ class ImageVerifier {
           hashes.push_back(Checksum(plan->recipe->json));
         }
         if (!model_.has_pixels()) continue;
-        const auto decoded = decoder_.Decode(raw->image(i));
+        const auto decoded = decoder_.Decode(files[i]->file());
         if (!decoded.ok()) return fault(decoded.status());
         std::vector<std::vector<uint8_t>> crops;
         for (const PlanStage& stage : plan->stages) {

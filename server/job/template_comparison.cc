@@ -66,7 +66,7 @@ void TemplateComparison::Look(const RawSample& sample, size_t images) {
   const bool is_pair = sample.text_format == RawSample::TextFormat::kPair;
   if ((sample.text_format != RawSample::TextFormat::kConversation &&
        !is_pair) ||
-      !sample.video_facts.empty() ||
+      sample.facts.count(MediumKind::kVideo) > 0 ||
       looked_at_.load(std::memory_order_relaxed) >= kMaxCount ||
       looked_at_.fetch_add(1) >= kMaxCount) {
     return;

@@ -22,14 +22,14 @@ constexpr AudioFormat kFormats[] = {AudioFormat::kWav,  AudioFormat::kFlac,
 
 }  // namespace
 
-absl::StatusOr<IndexedVideo> ToIndexedClip(const AudioFacts& facts) {
+absl::StatusOr<StreamFacts> ToIndexedClip(const AudioFacts& facts) {
   if (facts.frames > std::numeric_limits<uint32_t>::max()) {
     return DataFaultError(
         absl::StrCat(facts.frames, " samples of each channel; an index holds ",
                      "fewer than 2^32: cut the file"));
   }
-  IndexedVideo clip = {};
-  clip.flags = IndexedVideo::kIsAudio;
+  StreamFacts clip = {};
+  clip.flags = StreamFacts::kIsAudio;
   clip.fps = facts.rate;
   clip.frames = static_cast<uint32_t>(facts.frames);
   clip.key_frames = facts.channels;
@@ -40,7 +40,7 @@ absl::StatusOr<IndexedVideo> ToIndexedClip(const AudioFacts& facts) {
   return clip;
 }
 
-AudioFacts GetAudioFacts(const IndexedVideo& clip) {
+AudioFacts GetAudioFacts(const StreamFacts& clip) {
   AudioFacts facts;
   for (const AudioFormat format : kFormats) {
     if (std::strncmp(AudioFormatName(format), clip.codec, sizeof(clip.codec)) ==
@@ -56,11 +56,11 @@ AudioFacts GetAudioFacts(const IndexedVideo& clip) {
 }
 
 absl::StatusOr<ClipPlan> PlanIndexedClip(const v1::AudioFamily& family,
-                                         const IndexedVideo& clip) {
+                                         const StreamFacts& clip) {
   ClipPlan planned;
   AudioClip part;
-  if (clip.flags & IndexedVideo::kHasStart) part.start = clip.start;
-  if (clip.flags & IndexedVideo::kHasEnd) part.end = clip.end;
+  if (clip.flags & StreamFacts::kHasStart) part.start = clip.start;
+  if (clip.flags & StreamFacts::kHasEnd) part.end = clip.end;
   BALLAST_ASSIGN_OR_RETURN(planned.range,
                            CutClip(part, GetAudioFacts(clip).samples));
   BALLAST_ASSIGN_OR_RETURN(planned.plan,
@@ -111,8 +111,8 @@ v1::Job::ClipShape GetClipShape(const v1::AudioFamily& family) {
 struct ClipReader::Worker {
   explicit Worker(const AudioReader::Options& options) : reader(options) {}
 
-  absl::StatusOr<std::vector<float>> ReadSamples(const RawVideo& file,
-                                                 const IndexedVideo& clip,
+  absl::StatusOr<std::vector<float>> ReadSamples(const RawMedium& file,
+                                                 const StreamFacts& clip,
                                                  const ClipPlan& plan) {
     auto samples = reader.ReadSamples({file.fd->get(), file.offset, file.size},
                                       GetAudioFacts(clip), plan.range);
@@ -131,8 +131,8 @@ ClipReader::ClipReader(int processes, const v1::AudioFamily* family,
 
 ClipReader::~ClipReader() = default;
 
-absl::StatusOr<IndexedVideo> ClipReader::ReadFacts(const RawVideo& file,
-                                                   bool in_video) {
+absl::StatusOr<StreamFacts> ClipReader::ReadFacts(const RawMedium& file,
+                                                  bool in_video) {
   const Workers::Loan worker(&workers_);
   const auto facts = worker->reader.ReadFacts(
       {file.fd->get(), file.offset, file.size}, in_video);
@@ -142,12 +142,12 @@ absl::StatusOr<IndexedVideo> ClipReader::ReadFacts(const RawVideo& file,
 }
 
 absl::StatusOr<std::vector<float>> ClipReader::ReadSamples(
-    const RawVideo& file, const IndexedVideo& clip, const ClipPlan& plan) {
+    const RawMedium& file, const StreamFacts& clip, const ClipPlan& plan) {
   return Workers::Loan(&workers_)->ReadSamples(file, clip, plan);
 }
 
-absl::Status ClipReader::ReadFeatures(const RawVideo& file,
-                                      const IndexedVideo& clip,
+absl::Status ClipReader::ReadFeatures(const RawMedium& file,
+                                      const StreamFacts& clip,
                                       const ClipPlan& plan,
                                       absl::Span<float> out) {
   if (family_ == nullptr) {

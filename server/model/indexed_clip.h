@@ -13,21 +13,20 @@
 #include "proto/job.pb.h"
 #include "server/media/audio/audio_plan.h"
 #include "server/media/audio/audio_reader.h"
-#include "server/sample/raw_video.h"
+#include "server/sample/medium.h"
 #include "server/sample/source_index.h"
 
 namespace ballast {
 
-// Clips of audio in an index: an IndexedVideo with kIsAudio, whose `fps` are
-// the stream's samples a second, `frames` its samples of each channel,
-// `key_frames` its channels and `codec` its format; `width` and `height` are 1.
+// Clips of audio in an index: StreamFacts of kind kAudio, whose `codec` is the
+// file's format.
 
 // The facts of a file, without a clip's start and end. Errors: a data fault
 // (more samples than 32 bits count).
-absl::StatusOr<IndexedVideo> ToIndexedClip(const AudioFacts& facts);
+absl::StatusOr<StreamFacts> ToIndexedClip(const AudioFacts& facts);
 
 // The facts that ToIndexedClip stored.
-AudioFacts GetAudioFacts(const IndexedVideo& clip);
+AudioFacts GetAudioFacts(const StreamFacts& clip);
 
 // What a model makes of an indexed clip.
 struct ClipPlan {
@@ -40,7 +39,7 @@ struct ClipPlan {
 // Pure. Errors: data faults (as CutClip and PlanAudio; no frame or no token; a
 // clip of more than kMaxClipSamples).
 absl::StatusOr<ClipPlan> PlanIndexedClip(const v1::AudioFamily& family,
-                                         const IndexedVideo& clip);
+                                         const StreamFacts& clip);
 
 // The form of clips in blocks and batches.
 v1::Job::ClipShape GetClipShape(const v1::AudioFamily& family);
@@ -58,18 +57,18 @@ class ClipReader {
 
   // `in_video`: of the audio of a video. Errors: as AudioReader::ReadFacts and
   // ToIndexedClip; UNAVAILABLE (the file changed meanwhile).
-  absl::StatusOr<IndexedVideo> ReadFacts(const RawVideo& file,
-                                         bool in_video = false);
+  absl::StatusOr<StreamFacts> ReadFacts(const RawMedium& file,
+                                        bool in_video = false);
 
   // Decodes the samples of plan.range. Errors: as AudioReader::ReadSamples;
   // UNAVAILABLE (the file changed meanwhile).
-  absl::StatusOr<std::vector<float>> ReadSamples(const RawVideo& file,
-                                                 const IndexedVideo& clip,
+  absl::StatusOr<std::vector<float>> ReadSamples(const RawMedium& file,
+                                                 const StreamFacts& clip,
                                                  const ClipPlan& plan);
 
   // Writes plan.rows rows of features of them to `out`. Errors: as ReadSamples
   // and LogMel::Create.
-  absl::Status ReadFeatures(const RawVideo& file, const IndexedVideo& clip,
+  absl::Status ReadFeatures(const RawMedium& file, const StreamFacts& clip,
                             const ClipPlan& plan, absl::Span<float> out);
 
  private:

@@ -193,8 +193,8 @@ std::string VideoPlanKey(const v1::Model& model) {
   return key;
 }
 
-IndexedVideo GetIndexedVideo(const VideoFacts& facts) {
-  IndexedVideo video = {};
+StreamFacts GetIndexedVideo(const VideoFacts& facts) {
+  StreamFacts video = {};
   video.fps = facts.fps;
   video.frames = facts.frames();
   video.width = facts.shown_width();
@@ -204,14 +204,14 @@ IndexedVideo GetIndexedVideo(const VideoFacts& facts) {
     video.key_frames +=
         facts.table.is_timed && frame.packet == frame.start ? 1 : 0;
   }
-  if (facts.is_variable) video.flags |= IndexedVideo::kIsVariable;
-  if (!facts.times.empty()) video.flags |= IndexedVideo::kHasTimes;
+  if (facts.is_variable) video.flags |= StreamFacts::kIsVariable;
+  if (!facts.times.empty()) video.flags |= StreamFacts::kHasTimes;
   std::copy_n(facts.codec.begin(),
               std::min(facts.codec.size(), sizeof(video.codec)), video.codec);
   return video;
 }
 
-uint64_t SeedOfVideo(const IndexedVideo& video) {
+uint64_t SeedOfVideo(const StreamFacts& video) {
   uint64_t seed = 0;
   for (const uint64_t fact :
        {std::bit_cast<uint64_t>(video.fps),
@@ -229,9 +229,9 @@ uint64_t SeedOfVideo(const IndexedVideo& video) {
 }
 
 absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
-                                           const IndexedVideo& video,
+                                           const StreamFacts& video,
                                            FrameTimes times) {
-  if (video.flags & IndexedVideo::kIsList) {
+  if (video.flags & StreamFacts::kIsList) {
     if (model.rule == VideoRule::kInternVl || model.rule == VideoRule::kLlava) {
       return absl::InvalidArgumentError(absl::StrCat(
           "a list of pictures, which ",
@@ -247,8 +247,8 @@ absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
     return list;
   }
   VideoClip clip;
-  if (video.flags & IndexedVideo::kHasStart) clip.start = video.start;
-  if (video.flags & IndexedVideo::kHasEnd) clip.end = video.end;
+  if (video.flags & StreamFacts::kHasStart) clip.start = video.start;
+  if (video.flags & StreamFacts::kHasEnd) clip.end = video.end;
   if (times.size() != video.times()) {
     return absl::InternalError(absl::StrCat(
         times.size(), " times of a video of ", video.frames, " frames"));

@@ -33,12 +33,12 @@ std::string VideoPlanKey(const v1::Model& model);
 
 // The facts of a video as an index keeps them, without a clip; facts.times are
 // its FrameTimes.
-IndexedVideo GetIndexedVideo(const VideoFacts& facts);
+StreamFacts GetIndexedVideo(const VideoFacts& facts);
 
 // Decides among the frames of an interval where a model draws them (InternVL's
 // own rule): the same for the same facts and clip, on every machine and in
 // every epoch.
-uint64_t SeedOfVideo(const IndexedVideo& video);
+uint64_t SeedOfVideo(const StreamFacts& video);
 
 // Plans a video from its entry in the index: the same for the index, the
 // schedule and the block. `times` are of this video alone. `plan.frames` are
@@ -46,11 +46,11 @@ uint64_t SeedOfVideo(const IndexedVideo& video);
 // that are larger than any image, and for numbers that a schedule cannot hold;
 // INTERNAL (fewer times than the video has).
 absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
-                                           const IndexedVideo& video,
+                                           const StreamFacts& video,
                                            FrameTimes times);
 // Of a video of constant rate, or a list of pictures.
 inline absl::StatusOr<VideoPlan> PlanIndexedVideo(const VideoModel& model,
-                                                  const IndexedVideo& video) {
+                                                  const StreamFacts& video) {
   return PlanIndexedVideo(model, video, {});
 }
 

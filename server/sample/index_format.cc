@@ -51,8 +51,7 @@ Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
                        absl::Span<const ImageSize> images,
                        absl::Span<const uint64_t> group_starts,
                        absl::Span<const uint64_t> video_starts,
-                       absl::Span<const IndexedVideo> videos,
-                       FrameTimes times) {
+                       absl::Span<const StreamFacts> videos, FrameTimes times) {
   XXH3_state_t state;
   XXH3_128bits_reset(&state);
   for (const IndexSampleRecord& sample : samples) {
@@ -74,7 +73,7 @@ Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
     XXH3_128bits_update(&state, video_starts.data(),
                         video_starts.size() * sizeof(uint64_t));
     XXH3_128bits_update(&state, videos.data(),
-                        videos.size() * sizeof(IndexedVideo));
+                        videos.size() * sizeof(StreamFacts));
     XXH3_128bits_update(&state, times.data(), times.size() * sizeof(uint32_t));
   }
   const XXH128_hash_t hash = XXH3_128bits_digest(&state);

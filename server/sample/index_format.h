@@ -177,7 +177,7 @@ struct IndexSampleRecord {
 static_assert(sizeof(IndexSampleRecord) == 56);
 
 // An image is an ImageSize, a content hash (u64: XXH3-64 of its file) and an
-// ImageMark, each in a separate table. A video is an IndexedVideo and a content
+// ImageMark, each in a separate table. A video is a StreamFacts and a content
 // hash: of its file, or of the hashes of its pictures' files (VideoHash).
 
 // XXH3-128, high half first.
@@ -234,7 +234,7 @@ Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
                        absl::Span<const ImageSize> images,
                        absl::Span<const uint64_t> group_starts,
                        absl::Span<const uint64_t> video_starts = {},
-                       absl::Span<const IndexedVideo> videos = {},
+                       absl::Span<const StreamFacts> videos = {},
                        FrameTimes times = {});
 
 // Implements SourceIndex::encoded_digest(). Covers EncodedBytes (32 bits) of

@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "server/files/object_store.h"
 #include "server/sample/data_fault.h"
-#include "server/sample/raw_video.h"
+#include "server/sample/medium.h"
 #include "server/sample/source_index.h"
 
 namespace ballast {
@@ -37,28 +37,20 @@ struct RawSample {
   // Of token ids, only while an index is built: their number, if the source's
   // own index says it; then `text` is empty. 0: count `text`.
   uint64_t known_tokens = 0;
-  // Encoded image files, in the order in which the text refers to them; nothing
-  // in place of those that ReadParts::places took.
-  std::vector<std::string> images;
-  // For each image: its file where ReadParts::places took it, else a view of
-  // nothing. Empty, or shorter, if the rest was not taken.
-  std::vector<absl::string_view> placed;
-  // Read with the images.
-  std::vector<RawVideo> videos;
+  // In the order of its index (MediaList); while an index is built, none.
+  std::vector<RawMedium> media;
   // With ReadParts::record: RecordJson of the record that a recipe has made the
   // sample of; "" without a recipe.
   std::string record;
-  std::vector<RawVideo> clips;  // of audio, likewise
-  // Facts of the videos and clips, only while an index is built
-  // (SampleMeasure).
-  std::vector<IndexedVideo> video_facts;
-  std::vector<uint32_t> video_times;  // IndexedSample::times
-  std::vector<IndexedVideo> clip_facts;
+  // The facts of its media, only while an index is built (SampleMeasure).
+  MediaList facts;
 
-  // The file of image `i`, from `placed` or `images`.
-  absl::string_view image(size_t i) const {
-    return i < placed.size() && placed[i].data() != nullptr ? placed[i]
-                                                            : images[i];
+  std::vector<const RawMedium*> of(MediumKind kind) const {
+    std::vector<const RawMedium*> found;
+    for (const RawMedium& medium : media) {
+      if (medium.kind == kind) found.push_back(&medium);
+    }
+    return found;
   }
 };
 

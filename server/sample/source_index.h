@@ -10,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/image/engine_jpeg.h"
 #include "server/sample/image_header.h"
@@ -112,12 +114,22 @@ struct ImageMarkCounts {
                          const ImageMarkCounts&) = default;
 };
 
-// The facts of a video that its plan and its cost follow from, as the index
-// stores them. Little-endian. A clip of audio is one, too, with kIsAudio
-// (server/model/indexed_clip.h): clips follow the sample's videos, in the order
-// of the text. With kInVideo it is the audio of a video: then each has one, in
-// their order.
-struct IndexedVideo {
+// A kind of media.
+enum class MediumKind : uint8_t { kImage, kVideo, kAudio };
+inline constexpr size_t kMediumKinds = 3;
+
+// "image", "video" or "audio".
+constexpr absl::string_view MediumName(MediumKind kind) {
+  constexpr absl::string_view kNames[kMediumKinds] = {"image", "video",
+                                                      "audio"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+// The facts of a medium that runs in time, a video or a clip of audio, that its
+// plan and its cost follow from, as the index stores them. Little-endian. Of a
+// clip (server/model/indexed_clip.h) `fps` are samples a second, `frames`
+// samples of each channel, `key_frames` channels, and the sides are 1.
+struct StreamFacts {
   static constexpr uint32_t kIsVariable = 1;  // frames are not evenly spaced
   static constexpr uint32_t kHasStart = 2;
   static constexpr uint32_t kHasEnd = 4;
@@ -126,7 +138,9 @@ struct IndexedVideo {
   static constexpr uint32_t kInVideo = 32;   // the audio of a video
   static constexpr uint32_t kHasTimes = 64;  // the index has its FrameTimes
 
-  bool is_audio() const { return (flags & kIsAudio) != 0; }
+  MediumKind kind() const {
+    return (flags & kIsAudio) != 0 ? MediumKind::kAudio : MediumKind::kVideo;
+  }
   bool is_in_video() const { return (flags & kInVideo) != 0; }
   // The length of its FrameTimes.
   size_t times() const {
@@ -145,52 +159,172 @@ struct IndexedVideo {
   uint32_t height;
   uint32_t rotation;    // clockwise degrees that show it upright
   uint32_t key_frames;  // frames with which decoding can begin
-  uint32_t flags;       // below bit 8; above: MediaOrder
+  uint32_t flags;       // below bit 8; above: SetImagesBehind
   char codec[16];       // libavcodec's name, and zeros; a list's: zeros
 };
-static_assert(sizeof(IndexedVideo) == 72);
+static_assert(sizeof(StreamFacts) == 72);
 
 // When each frame of a video of variable rate begins after the first, and the
 // end of the last, in units of 1/10,000 s, ascending. Empty: frames follow one
-// another at IndexedVideo::fps.
+// another at StreamFacts::fps.
 using FrameTimes = absl::Span<const uint32_t>;
 
-// Takes the times of the next video from the front of those of a sample's
-// videos, which are in their order.
-inline FrameTimes TakeTimes(const IndexedVideo& video, FrameTimes* rest) {
-  const FrameTimes times = rest->first(std::min(video.times(), rest->size()));
-  rest->remove_prefix(times.size());
-  return times;
+// The number of images after a video in its sample's text, in bits 8 to 31 of
+// StreamFacts.flags. 0 but for models that take images and videos in the order
+// of the text (InternVL), and in indexes from before: all images are then
+// before all videos.
+inline constexpr uint32_t kImagesBehindShift = 8;
+
+inline uint32_t ImagesBehind(const StreamFacts& video) {
+  return video.flags >> kImagesBehindShift;
 }
 
-// How many of a sample's media are videos; clips of audio follow.
-inline size_t CountVideos(absl::Span<const IndexedVideo> media) {
-  size_t videos = media.size();
-  while (videos > 0 && media[videos - 1].is_audio()) --videos;
-  return videos;
+inline void SetImagesBehind(uint32_t images, StreamFacts* video) {
+  constexpr uint32_t kOthers = (1u << kImagesBehindShift) - 1;
+  video->flags = (video->flags & kOthers) | images << kImagesBehindShift;
 }
 
-// Whether clips among the sample's media are the audio of its videos.
-inline bool HaveAudioInVideo(absl::Span<const IndexedVideo> media) {
-  return std::any_of(media.begin(), media.end(),
-                     [](const auto& one) { return one.is_in_video(); });
-}
+// One medium of a sample, as its index has it.
+struct IndexedMedium {
+  MediumKind kind = MediumKind::kImage;
+  size_t number = 0;                    // among the sample's media of its kind
+  ImageSize size;                       // of an image
+  ImageMark mark;                       // likewise
+  const StreamFacts* stream = nullptr;  // of a video or clip; else null
+  FrameTimes times;                     // of a video that has some
 
-// For each clip that is not the audio of a video, the videos whose audio comes
-// before it.
-inline std::vector<uint32_t> VideosBeforeClips(
-    absl::Span<const IndexedVideo> media) {
-  std::vector<uint32_t> before;
-  uint32_t videos = 0;
-  for (const IndexedVideo& one : media) {
-    if (one.is_in_video()) {
-      ++videos;
-    } else if (one.is_audio()) {
-      before.push_back(videos);
+  // For messages: "video 2".
+  std::string name() const {
+    return absl::StrCat(MediumName(kind), " ", number);
+  }
+};
+
+// A sample's media as one list, in the order in which schedules and blocks have
+// them: images and videos, in the order of the text where the model takes both
+// so, else all images first; then clips of audio, in the order of the text. An
+// index keeps the facts of each kind in a table of their own, since most media
+// are images, of 12 bytes; a list is a view of the tables' parts.
+//
+//   for (const IndexedMedium& medium : sample.media) …
+class MediaList {
+ public:
+  MediaList() = default;
+  // `marks` may be empty. `streams` are videos, then clips; `times` those of
+  // the videos, one after the other.
+  explicit MediaList(absl::Span<const ImageSize> images,
+                     absl::Span<const ImageMark> marks = {},
+                     absl::Span<const StreamFacts> streams = {},
+                     FrameTimes times = {})
+      : images_(images), marks_(marks), streams_(streams), times_(times) {
+    videos_ = streams.size();
+    while (videos_ > 0 && streams[videos_ - 1].kind() == MediumKind::kAudio) {
+      --videos_;
     }
   }
-  return before;
+
+  class Iterator {
+   public:
+    const IndexedMedium& operator*() const { return medium_; }
+    const IndexedMedium* operator->() const { return &medium_; }
+    Iterator& operator++() {
+      ++at_;
+      Load();
+      return *this;
+    }
+    friend bool operator!=(const Iterator& a, const Iterator& b) {
+      return a.at_ != b.at_;
+    }
+
+   private:
+    friend class MediaList;
+    Iterator(const MediaList* list, size_t at) : list_(list), at_(at) {
+      times_ = list->times_;
+      if (at == 0) Load();
+    }
+    void Load();
+
+    const MediaList* list_;
+    size_t at_;
+    size_t image_ = 0;  // next ones
+    size_t stream_ = 0;
+    FrameTimes times_;
+    IndexedMedium medium_;
+  };
+  Iterator begin() const { return Iterator(this, 0); }
+  Iterator end() const { return Iterator(this, size()); }
+
+  size_t size() const { return images_.size() + streams_.size(); }
+  bool empty() const { return size() == 0; }
+  size_t count(MediumKind kind) const {
+    return kind == MediumKind::kImage   ? images_.size()
+           : kind == MediumKind::kVideo ? videos_
+                                        : streams_.size() - videos_;
+  }
+
+  std::vector<IndexedMedium> of(MediumKind kind) const {
+    std::vector<IndexedMedium> found;
+    for (const IndexedMedium& medium : *this) {
+      if (medium.kind == kind) found.push_back(medium);
+    }
+    return found;
+  }
+
+  // The tables' parts.
+  absl::Span<const ImageSize> images() const { return images_; }
+  absl::Span<const ImageMark> marks() const { return marks_; }
+  absl::Span<const StreamFacts> streams() const { return streams_; }
+  FrameTimes times() const { return times_; }
+
+ private:
+  absl::Span<const ImageSize> images_;
+  absl::Span<const ImageMark> marks_;
+  absl::Span<const StreamFacts> streams_;
+  FrameTimes times_;
+  size_t videos_ = 0;
+};
+
+inline void MediaList::Iterator::Load() {
+  if (at_ >= list_->size()) return;
+  medium_ = {};
+  const size_t images_left = list_->images_.size() - image_;
+  const bool is_stream =
+      images_left == 0 ||
+      (stream_ < list_->videos_ &&
+       ImagesBehind(list_->streams_[stream_]) >= images_left);
+  if (!is_stream) {
+    medium_.number = image_;
+    medium_.size = list_->images_[image_];
+    if (!list_->marks_.empty()) medium_.mark = list_->marks_[image_];
+    ++image_;
+    return;
+  }
+  const StreamFacts& stream = list_->streams_[stream_];
+  // By its place, so that each kind has as many as count() says.
+  const bool is_video = stream_ < list_->videos_;
+  medium_.kind = is_video ? MediumKind::kVideo : MediumKind::kAudio;
+  medium_.number = is_video ? stream_ : stream_ - list_->videos_;
+  medium_.stream = &stream;
+  medium_.times = times_.first(std::min(stream.times(), times_.size()));
+  times_.remove_prefix(medium_.times.size());
+  ++stream_;
 }
+
+// The content hashes of a sample's media, by kind; empty where none is known.
+// An image's is valid if the index is hashed or the image is clean.
+struct MediaHashes {
+  absl::Span<const uint64_t> images;
+  absl::Span<const uint64_t> streams;  // as MediaList::streams
+
+  // Null if `medium` of `media` has none.
+  const uint64_t* Find(const IndexedMedium& medium,
+                       const MediaList& media) const {
+    const bool is_image = medium.kind == MediumKind::kImage;
+    const auto& hashes = is_image ? images : streams;
+    const size_t place =
+        is_image ? medium.number : medium.stream - media.streams().data();
+    return place < hashes.size() ? &hashes[place] : nullptr;
+  }
+};
 
 // The facts of a sample that the schedule needs.
 struct IndexedSample {
@@ -199,24 +333,19 @@ struct IndexedSample {
   uint32_t text_tokens = 0;
   // Tokens that the loss counts.
   uint32_t label_tokens = 0;
-  absl::Span<const ImageSize> images;
-  // One for each image, or empty: all images travel as pixels, and none has a
-  // content hash.
-  absl::Span<const ImageMark> marks = {};
+  // Without marks all images travel as pixels, and none has a content hash.
+  MediaList media = {};
   EncodedRule rule = EncodedRule::kNone;
-  absl::Span<const IndexedVideo> videos = {};
-  absl::Span<const IndexedVideo> clips = {};  // of audio
-  FrameTimes times = {};  // of the videos that have some, one after the other
   // The tokens in `text_tokens` of a preference pair's first sequence, above 0.
   // Each of its two sequences has the placeholders of all images. 0: no pair.
   uint32_t first_text_tokens = 0;
   // 16 bits of a hash of the text, the same in every index. 0: unknown.
   uint16_t text_check = 0;
 
-  // Length in bytes of the file of image `i` if it may travel encoded, the
-  // model permitting; 0 if it travels as pixels.
-  uint32_t encoded_bytes(size_t i) const {
-    return marks.empty() ? 0 : EncodedBytes(marks[i], rule);
+  // Length in bytes of an image's file if it may travel encoded, the model
+  // permitting; 0 if it travels as pixels.
+  uint32_t encoded_bytes(const IndexedMedium& image) const {
+    return EncodedBytes(image.mark, rule);
   }
 };
 
@@ -256,19 +385,10 @@ class SourceIndex {
   // Whether every image and video has a content hash (`index --hash`).
   virtual bool is_hashed() const { return false; }
 
-  // XXH3-64 of the files of the sample's images, one for each; an image's hash
-  // is valid if is_hashed() or the image is clean (its mark's check() is
-  // kClean). Empty: no image's is. Otherwise as sample().
-  virtual absl::StatusOr<absl::Span<const uint64_t>> content_hashes(
-      uint64_t /*ordinal*/) const {
-    return absl::Span<const uint64_t>();
-  }
-
-  // The content hashes of the sample's videos (VideoHash), then of its clips of
-  // audio, one for each if is_hashed(), else empty. Otherwise as sample().
-  virtual absl::StatusOr<absl::Span<const uint64_t>> video_hashes(
-      uint64_t /*ordinal*/) const {
-    return absl::Span<const uint64_t>();
+  // The content hashes of the sample's media: of images XXH3-64 of their files,
+  // of the others HashMedium. Otherwise as sample().
+  virtual absl::StatusOr<MediaHashes> media_hashes(uint64_t /*ordinal*/) const {
+    return MediaHashes();
   }
 
   // 32 hexadecimal digits over the lengths of the files that may travel encoded
@@ -284,57 +404,6 @@ class SourceIndex {
   // The marks of all samples' images. O(1). All 0: the source has no marks, and
   // its images travel as pixels.
   virtual ImageMarkCounts mark_counts() const { return {}; }
-};
-
-// The number of images after a video in its sample's text, in bits 8 to 31 of
-// IndexedVideo.flags. 0 but for models that take images and videos in the order
-// of the text (InternVL), and in indexes from before: all images are then
-// before all videos.
-inline constexpr uint32_t kImagesBehindShift = 8;
-
-inline uint32_t ImagesBehind(const IndexedVideo& video) {
-  return video.flags >> kImagesBehindShift;
-}
-
-inline void SetImagesBehind(uint32_t images, IndexedVideo* video) {
-  constexpr uint32_t kOthers = (1u << kImagesBehindShift) - 1;
-  video->flags = (video->flags & kOthers) | images << kImagesBehindShift;
-}
-
-// Walks the images and videos of a sample in the order in which schedules and
-// blocks have them. Both keep their own order, whatever the flags say.
-//
-//   for (MediaOrder order(images, videos); order.Next();) {
-//     if (order.is_video()) … videos[order.number()] …
-class MediaOrder {
- public:
-  MediaOrder(uint64_t images, absl::Span<const IndexedVideo> videos)
-      : images_(images), videos_(videos) {}
-
-  // Moves to the next, at first to the first. False: there is no next one.
-  bool Next() {
-    is_video_ = video_ < videos_.size() &&
-                uint64_t{ImagesBehind(videos_[video_])} >= images_ - image_;
-    if (is_video_) {
-      number_ = video_++;
-      return true;
-    }
-    if (image_ == images_) return false;
-    number_ = image_++;
-    return true;
-  }
-
-  bool is_video() const { return is_video_; }
-  // The place of the image among images, or of the video among videos.
-  uint64_t number() const { return number_; }
-
- private:
-  const uint64_t images_;
-  const absl::Span<const IndexedVideo> videos_;
-  uint64_t image_ = 0;  // next ones
-  uint64_t video_ = 0;
-  bool is_video_ = false;
-  uint64_t number_ = 0;
 };
 
 }  // namespace ballast

@@ -38,14 +38,15 @@ static_assert(ImageMark::kMaxBytes <= kMaxEncodedBytes);
 namespace {
 
 // Adds a video; returns its placeholders.
-absl::StatusOr<uint64_t> AddVideo(const IndexedVideo& video, FrameTimes times,
+absl::StatusOr<uint64_t> AddVideo(const IndexedMedium& medium,
                                   const ModelImages& model, SampleSize* size) {
   if (model.video() == nullptr) {
     return absl::InvalidArgumentError(
         "video is not supported for this model.profile");
   }
-  BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
-                           PlanIndexedVideo(*model.video(), video, times));
+  BALLAST_ASSIGN_OR_RETURN(
+      const VideoPlan plan,
+      PlanIndexedVideo(*model.video(), *medium.stream, medium.times));
   const ImageGrid grid = {plan.height, plan.width, plan.grid_h, plan.grid_w};
   size->grids.insert(size->grids.end(), plan.frames.size(), grid);
   size->crops.push_back(static_cast<uint32_t>(plan.frames.size()));
@@ -54,20 +55,22 @@ absl::StatusOr<uint64_t> AddVideo(const IndexedVideo& video, FrameTimes times,
       model.video()->frames_are_crops
           ? 0
           : static_cast<float>(plan.seconds_per_patch));
-  if (model.wants_sides()) size->sides.push_back({video.width, video.height});
+  if (model.wants_sides()) {
+    size->sides.push_back({medium.stream->width, medium.stream->height});
+  }
   size->patches += plan.grid_t * grid.patches();
   return plan.tokens;
 }
 
 // Adds a clip of audio; returns its placeholders.
-absl::StatusOr<uint64_t> AddClip(const IndexedVideo& clip,
+absl::StatusOr<uint64_t> AddClip(const IndexedMedium& medium,
                                  const ModelImages& model, SampleSize* size) {
   if (model.audio() == nullptr) {
     return absl::InvalidArgumentError(
         "audio is not supported for this model.profile");
   }
   BALLAST_ASSIGN_OR_RETURN(const ClipPlan plan,
-                           PlanIndexedClip(*model.audio(), clip));
+                           PlanIndexedClip(*model.audio(), *medium.stream));
   size->clip_rows.push_back(plan.rows);
   size->clip_frames.push_back(plan.frames);
   size->clip_tokens.push_back(static_cast<uint32_t>(plan.plan.tokens));
@@ -113,33 +116,31 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
   size.label_tokens = sample.label_tokens;
   uint64_t tokens = sample.text_tokens;
   uint64_t of_images = 0;
-  const auto images = static_cast<uint32_t>(sample.images.size());
-  size.videos = static_cast<uint32_t>(sample.videos.size());
-  size.images = images + size.videos;
-  size.grids.reserve(sample.images.size());
+  const size_t images = sample.media.count(MediumKind::kImage);
+  size.videos = static_cast<uint32_t>(sample.media.count(MediumKind::kVideo));
+  size.images = static_cast<uint32_t>(images) + size.videos;
+  size.grids.reserve(images);
   std::vector<uint32_t> encoded;
   bool any_encoded = false;
-  FrameTimes times = sample.times;
-  for (MediaOrder order(images, sample.videos); order.Next();) {
-    const uint64_t i = order.number();
-    const size_t first = size.grids.size();
-    if (order.is_video()) {
-      const IndexedVideo& video = sample.videos[i];
-      BALLAST_ASSIGN_OR_RETURN(
-          const uint64_t placeholders,
-          AddVideo(video, TakeTimes(video, &times), model, &size));
+  for (const IndexedMedium& medium : sample.media) {
+    if (medium.kind != MediumKind::kImage) {
+      BALLAST_ASSIGN_OR_RETURN(const uint64_t placeholders,
+                               medium.kind == MediumKind::kVideo
+                                   ? AddVideo(medium, model, &size)
+                                   : AddClip(medium, model, &size));
       tokens += placeholders;
       encoded.resize(size.grids.size(), 0);
       continue;
     }
-    const ImageSize& image = sample.images[i];
-    BALLAST_ASSIGN_OR_RETURN(const ModelImages::Share share,
-                             model.Add(sample_images, i, &size.grids));
+    const size_t first = size.grids.size();
+    BALLAST_ASSIGN_OR_RETURN(
+        const ModelImages::Share share,
+        model.Add(sample_images, medium.number, &size.grids));
     of_images += share.placeholders;
-    uint32_t bytes = sample.encoded_bytes(i);
+    uint32_t bytes = sample.encoded_bytes(medium);
     if (bytes != 0 && share.crops != 1 && model.recipe() == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "image ", i, " would travel encoded, and the model makes ",
+          medium.name(), " would travel encoded, and the model makes ",
           share.crops, " crops of it; wanted one"));
     }
     if (!share.may_travel_encoded) bytes = 0;
@@ -154,19 +155,14 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
     }
     // No entries where every image is one crop.
     if (size.videos != 0 || share.crops != 1 || !size.crops.empty()) {
-      if (size.videos == 0) size.crops.resize(i, 1);
+      if (size.videos == 0) size.crops.resize(medium.number, 1);
       size.crops.push_back(share.crops);
     }
-    if (model.wants_sides()) size.sides.push_back(image);
+    if (model.wants_sides()) size.sides.push_back(medium.size);
   }
   if (size.videos == 0 && size.grids.size() == images) size.crops.clear();
   if (any_encoded) {
     size.encoded_bytes = std::move(encoded);
-  }
-  for (const IndexedVideo& clip : sample.clips) {
-    BALLAST_ASSIGN_OR_RETURN(const uint64_t placeholders,
-                             AddClip(clip, model, &size));
-    tokens += placeholders;
   }
   tokens += of_images;
   if (sample.first_text_tokens != 0) {

@@ -35,7 +35,7 @@ struct SampleSize {
   // (ModelImages::Share::may_travel_encoded) allow it. Empty if all are sent as
   // pixels. DeviceShare may leave some of them to the servers.
   std::vector<uint32_t> encoded_bytes;
-  uint32_t images = 0;  // and videos, in the order of MediaOrder
+  uint32_t images = 0;  // and videos, in the order of MediaList
   uint32_t videos = 0;
   // For each image: number of its crops. Empty if each is one.
   std::vector<uint32_t> crops;

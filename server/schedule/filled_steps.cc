@@ -222,7 +222,7 @@ struct Lengths {
       BALLAST_ASSIGN_OR_RETURN(
           const IndexedSample indexed,
           indexes[sources[sample.source]]->sample(sample.ordinal));
-      planned.push_back(Images(sample, indexed.images));
+      planned.push_back(Images(sample, indexed.media.images()));
     }
     images.PlanAhead(planned);
     return absl::OkStatus();
@@ -235,7 +235,8 @@ struct Lengths {
           indexes[sources[sample.source]]->sample(sample.ordinal));
       BALLAST_ASSIGN_OR_RETURN(
           const SampleSize size,
-          MeasureSample(indexed, Images(sample, indexed.images), images));
+          MeasureSample(indexed, Images(sample, indexed.media.images()),
+                        images));
       return static_cast<uint32_t>(PaddedTokens(size, align));
     }();
     if (tokens.ok()) return tokens;

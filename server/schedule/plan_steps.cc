@@ -74,7 +74,7 @@ absl::Status CheckPacks(const v1::Config& config,
       return MeasureSample(
           indexed,
           GetSampleImages(config, rows[i].source, rows[i].ordinal,
-                          rows[i].epoch, indexed.images),
+                          rows[i].epoch, indexed.media.images()),
           images);
     }();
     if (!size.ok()) {

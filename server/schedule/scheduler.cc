@@ -390,7 +390,7 @@ absl::Status ConfiguredScheduler::PlanAhead(
     BALLAST_ASSIGN_OR_RETURN(
         const IndexedSample indexed,
         indexes_[each.sample.source]->sample(each.sample.ordinal));
-    images.push_back(Images(each.sample, indexed.images));
+    images.push_back(Images(each.sample, indexed.media.images()));
   }
   images_.PlanAhead(images);
   return absl::OkStatus();
@@ -403,7 +403,8 @@ absl::Status ConfiguredScheduler::Measure(ScheduledSample* scheduled) const {
                              indexes_[sample.source]->sample(sample.ordinal));
     BALLAST_ASSIGN_OR_RETURN(
         scheduled->size,
-        MeasureSample(indexed, Images(sample, indexed.images), images_));
+        MeasureSample(indexed, Images(sample, indexed.media.images()),
+                      images_));
     device_share_.Limit(sample.source, sample.ordinal,
                         &scheduled->size.encoded_bytes);
     return absl::OkStatus();

@@ -43,21 +43,21 @@ absl::StatusOr<absl::string_view> ValidText(absl::string_view text,
 // of their marks.
 std::vector<ImagePieces> InOrder(std::vector<ImagePieces> images,
                                  std::vector<ImagePieces> others, size_t videos,
-                                 const std::vector<MarkOf>& order) {
+                                 const std::vector<MediumKind>& order) {
   std::vector<ImagePieces> all;
   size_t image = 0;
   size_t video = 0;
   size_t clip = videos;
-  for (const MarkOf of : order) {
-    all.push_back(std::move(of == MarkOf::kImage   ? images[image++]
-                            : of == MarkOf::kVideo ? others[video++]
-                                                   : others[clip++]));
+  for (const MediumKind of : order) {
+    all.push_back(std::move(of == MediumKind::kImage   ? images[image++]
+                            : of == MediumKind::kVideo ? others[video++]
+                                                       : others[clip++]));
   }
   return all;
 }
 
 // MarkFrames of a conversation's turns.
-absl::StatusOr<std::vector<MarkOf>> MarkTurns(
+absl::StatusOr<std::vector<MediumKind>> MarkTurns(
     size_t images, size_t videos, std::vector<Turn>* turns,
     std::optional<size_t> clips = std::nullopt) {
   std::vector<std::string*> texts;
@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<MarkOf>> MarkTurns(
 }
 
 // MarkFrames of a document.
-absl::StatusOr<std::vector<MarkOf>> MarkDocument(
+absl::StatusOr<std::vector<MediumKind>> MarkDocument(
     size_t images, size_t videos, std::string* text,
     std::optional<size_t> clips = std::nullopt) {
   std::string* const texts[] = {text};
@@ -295,7 +295,7 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
     std::string marked(text);
     if (has_frames) {
       BALLAST_ASSIGN_OR_RETURN(
-          const std::vector<MarkOf> order,
+          const std::vector<MediumKind> order,
           MarkDocument(sizes.size(), videos.size(), &marked, clips));
       images =
           InOrder(std::move(images), VideoTexts(media), videos.size(), order);
@@ -326,7 +326,7 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
   }
   if (has_frames) {
     BALLAST_ASSIGN_OR_RETURN(
-        const std::vector<MarkOf> order,
+        const std::vector<MediumKind> order,
         MarkTurns(sizes.size(), videos.size(), &turns, clips));
     images =
         InOrder(std::move(images), VideoTexts(media), videos.size(), order);
@@ -393,11 +393,9 @@ absl::StatusOr<std::string> ModelText::WholeText(absl::string_view json,
   return whole;
 }
 
-absl::StatusOr<std::vector<MarkOf>> ModelText::FindOrder(absl::string_view text,
-                                                         TextForm form,
-                                                         size_t images,
-                                                         size_t videos,
-                                                         size_t clips) const {
+absl::StatusOr<std::vector<MediumKind>> ModelText::FindOrder(
+    absl::string_view text, TextForm form, size_t images, size_t videos,
+    size_t clips) const {
   std::string replaced;
   BALLAST_ASSIGN_OR_RETURN(text, ValidText(text, model_, &replaced));
   // Of a model without audio `<audio>` is text.
@@ -417,9 +415,9 @@ absl::StatusOr<std::vector<MarkOf>> ModelText::FindOrder(absl::string_view text,
       const std::vector<MediaMark> media,
       FindMedia(rendered.text, images, videos, images_.family().marks,
                 VideoPlaceholder(model_)));
-  std::vector<MarkOf> order;
+  std::vector<MediumKind> order;
   for (const MediaMark& mark : media) {
-    order.push_back(mark.is_video ? MarkOf::kVideo : MarkOf::kImage);
+    order.push_back(mark.is_video ? MediumKind::kVideo : MediumKind::kImage);
   }
   return order;
 }

@@ -93,10 +93,11 @@ class ModelText {
 
   // The order of a sample's media in its text; `clips` counts the audio that
   // has marks. Errors: as Tokenize, as far as texts and marks go.
-  absl::StatusOr<std::vector<MarkOf>> FindOrder(absl::string_view text,
-                                                TextForm form, size_t images,
-                                                size_t videos,
-                                                size_t clips) const;
+  absl::StatusOr<std::vector<MediumKind>> FindOrder(absl::string_view text,
+                                                    TextForm form,
+                                                    size_t images,
+                                                    size_t videos,
+                                                    size_t clips) const;
 
   // Writes the position ids of a sample's ids to `out`, [position_axes,
   // ids.size()]. `videos`: one grid for each run of videos, where these have

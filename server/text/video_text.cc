@@ -85,49 +85,49 @@ ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio,
 
 absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
                                         const v1::AudioFamily* audio,
-                                        absl::Span<const IndexedVideo> videos,
-                                        absl::Span<const IndexedVideo> clips,
-                                        FrameTimes times) {
-  if (video == nullptr && !videos.empty()) {
-    return absl::InvalidArgumentError(
-        "video is not supported for this model.profile");
-  }
-  if (audio == nullptr && !clips.empty()) {
-    return absl::InvalidArgumentError(
-        "audio is not supported for this model.profile");
-  }
+                                        const MediaList& media) {
   MediaText text;
   std::vector<uint64_t> heard;   // tokens of each video's audio
   std::vector<uint64_t> spoken;  // of each clip that is of no video
-  for (const IndexedVideo& clip : clips) {
-    std::vector<uint64_t>& tokens = clip.is_in_video() ? heard : spoken;
-    const absl::StatusOr<ClipPlan> plan = PlanIndexedClip(*audio, clip);
+  for (const IndexedMedium& medium : media) {
+    if (medium.kind == MediumKind::kImage) continue;
+    if (medium.kind == MediumKind::kVideo ? video == nullptr
+                                          : audio == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          MediumName(medium.kind), " is not supported for this model.profile"));
+    }
+    if (medium.kind == MediumKind::kVideo) continue;
+    const bool is_heard = medium.stream->is_in_video();
+    std::vector<uint64_t>& tokens = is_heard ? heard : spoken;
+    const absl::StatusOr<ClipPlan> plan =
+        PlanIndexedClip(*audio, *medium.stream);
     if (!plan.ok()) {
       return Annotate(
           plan.status(),
-          absl::StrCat(clip.is_in_video() ? "audio of video " : "audio ",
-                       tokens.size()));
+          absl::StrCat(is_heard ? "audio of video " : "audio ", tokens.size()));
     }
     tokens.push_back(plan->plan.tokens);
     text.placeholders += tokens.back();
   }
-  if (!heard.empty() && heard.size() != videos.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        videos.size(), " videos with the audio of ", heard.size()));
+  const size_t videos = media.count(MediumKind::kVideo);
+  if (!heard.empty() && heard.size() != videos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(videos, " videos with the audio of ", heard.size()));
   }
-  for (size_t i = 0; i < videos.size(); ++i) {
+  for (const IndexedMedium& medium : media) {
+    if (medium.kind != MediumKind::kVideo) continue;
     const absl::StatusOr<VideoPlan> plan =
-        PlanIndexedVideo(*video, videos[i], TakeTimes(videos[i], &times));
-    if (!plan.ok()) return Annotate(plan.status(), absl::StrCat("video ", i));
+        PlanIndexedVideo(*video, *medium.stream, medium.times);
+    if (!plan.ok()) return Annotate(plan.status(), medium.name());
     text.texts.push_back(TextOfVideo(video->rule, *plan, video->merge));
     AppendGrids(*video, *plan, &text.grids);
     text.placeholders += plan->tokens;
     if (heard.empty()) continue;
-    text.grids.back().audio_tokens = heard[i];
+    text.grids.back().audio_tokens = heard[medium.number];
     text.texts.back().with_audio = OrderAudioInVideo(
         audio->in_video(),
         {plan->grid_t, plan->grid_h / video->merge, plan->grid_w / video->merge,
-         plan->seconds_per_patch, heard[i]});
+         plan->seconds_per_patch, heard[medium.number]});
   }
   for (const uint64_t tokens : spoken) text.texts.push_back(TextOfClip(tokens));
   return text;
@@ -212,10 +212,10 @@ absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<MarkOf>> MarkFrames(
+absl::StatusOr<std::vector<MediumKind>> MarkFrames(
     size_t images, size_t videos, absl::Span<std::string* const> texts,
     std::optional<size_t> clips) {
-  std::vector<MarkOf> order;
+  std::vector<MediumKind> order;
   for (std::string* text : texts) {
     std::string marked;
     absl::string_view rest = *text;
@@ -228,13 +228,13 @@ absl::StatusOr<std::vector<MarkOf>> MarkFrames(
       if (first == rest.npos) break;
       absl::string_view mark = kImageMark;
       if (first == audio) {
-        order.push_back(MarkOf::kAudio);
+        order.push_back(MediumKind::kAudio);
         mark = kAudioMark;
       } else if (first == video || (images == 0 && videos != 0)) {
-        order.push_back(MarkOf::kVideo);
+        order.push_back(MediumKind::kVideo);
         if (first == video) mark = kVideoMark;
       } else {
-        order.push_back(MarkOf::kImage);
+        order.push_back(MediumKind::kImage);
       }
       absl::StrAppend(&marked, rest.substr(0, first), kImageMark);
       rest.remove_prefix(first + mark.size());
@@ -244,47 +244,48 @@ absl::StatusOr<std::vector<MarkOf>> MarkFrames(
   }
   const size_t audios = clips.value_or(0);
   if (order.empty()) {
-    order.assign(images, MarkOf::kImage);
-    order.resize(images + videos, MarkOf::kVideo);
-    order.resize(images + videos + audios, MarkOf::kAudio);
+    order.assign(images, MediumKind::kImage);
+    order.resize(images + videos, MediumKind::kVideo);
+    order.resize(images + videos + audios, MediumKind::kAudio);
     return order;
   }
-  const auto count = [&order](MarkOf of) -> size_t {
+  const auto count = [&order](MediumKind of) -> size_t {
     return std::count(order.begin(), order.end(), of);
   };
-  if (count(MarkOf::kImage) == images && count(MarkOf::kVideo) == videos &&
-      count(MarkOf::kAudio) == audios) {
+  if (count(MediumKind::kImage) == images &&
+      count(MediumKind::kVideo) == videos &&
+      count(MediumKind::kAudio) == audios) {
     return order;
   }
   const std::string of_audio =
       clips.has_value()
-          ? absl::StrCat(", ", count(MarkOf::kAudio), " ", kAudioMark)
+          ? absl::StrCat(", ", count(MediumKind::kAudio), " ", kAudioMark)
           : "";
   return DataFaultError(absl::StrCat(
-      "text has ", count(MarkOf::kImage), " ", kImageMark, " and ",
-      count(MarkOf::kVideo), " ", kVideoMark, of_audio,
+      "text has ", count(MediumKind::kImage), " ", kImageMark, " and ",
+      count(MediumKind::kVideo), " ", kVideoMark, of_audio,
       " marks, the sample has ", images, " images and ", videos, " videos",
       clips.has_value() ? absl::StrCat(" and ", audios, " clips of audio") : "",
       "; each mark is one"));
 }
 
-std::vector<uint32_t> ImagesBehindVideos(const std::vector<MarkOf>& order) {
+std::vector<uint32_t> ImagesBehindVideos(const std::vector<MediumKind>& order) {
   std::vector<uint32_t> behind;
   auto images = static_cast<uint32_t>(
-      std::count(order.begin(), order.end(), MarkOf::kImage));
-  for (const MarkOf of : order) {
-    if (of == MarkOf::kVideo) behind.push_back(images);
-    if (of == MarkOf::kImage) --images;
+      std::count(order.begin(), order.end(), MediumKind::kImage));
+  for (const MediumKind of : order) {
+    if (of == MediumKind::kVideo) behind.push_back(images);
+    if (of == MediumKind::kImage) --images;
   }
   return behind;
 }
 
-std::vector<uint32_t> VideosBeforeClips(const std::vector<MarkOf>& order) {
+std::vector<uint32_t> VideosBeforeClips(const std::vector<MediumKind>& order) {
   std::vector<uint32_t> before;
   uint32_t videos = 0;
-  for (const MarkOf of : order) {
-    if (of == MarkOf::kAudio) before.push_back(videos);
-    if (of == MarkOf::kVideo) ++videos;
+  for (const MediumKind of : order) {
+    if (of == MediumKind::kAudio) before.push_back(videos);
+    if (of == MediumKind::kVideo) ++videos;
   }
   return before;
 }

@@ -50,15 +50,12 @@ struct MediaText {
   uint64_t placeholders = 0;
 };
 
-// Plans them. `video` and `audio` are the model's, or null if it takes none;
-// `times` are IndexedSample::times.
+// Plans them. `video` and `audio` are the model's, or null if it takes none.
 // Errors: INVALID_ARGUMENT (a medium of which the model takes none); as
 // PlanIndexedVideo and PlanIndexedClip, with the medium's number.
 absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
                                         const v1::AudioFamily* audio,
-                                        absl::Span<const IndexedVideo> videos,
-                                        absl::Span<const IndexedVideo> clips,
-                                        FrameTimes times = {});
+                                        const MediaList& media);
 
 // The text of a planned video, as the processor of `rule` writes it.
 VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge);
@@ -95,23 +92,20 @@ absl::Status CheckLlavaVideos(size_t images, size_t videos,
 // system turn before it, or none).
 absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns);
 
-// What a mark in a text represents.
-enum class MarkOf : uint8_t { kImage, kVideo, kAudio };
-
 // Replaces the marks of videos and of audio in the texts of one sample by image
 // marks, and returns for each mark in order what it was. In a sample of videos
 // alone `<image>` marks a video, too. Texts without any mark stay as they
 // are: images come first, then videos, then audio. `clips`, of audio; nullopt:
 // their marks are text. Errors: INVALID_ARGUMENT (another number of marks than
 // images, videos or clips).
-absl::StatusOr<std::vector<MarkOf>> MarkFrames(
+absl::StatusOr<std::vector<MediumKind>> MarkFrames(
     size_t images, size_t videos, absl::Span<std::string* const> texts,
     std::optional<size_t> clips = std::nullopt);
 
 // For each video of an order that MarkFrames returned, the number of images
 // after it; for each clip of audio, the number of videos before it.
-std::vector<uint32_t> ImagesBehindVideos(const std::vector<MarkOf>& order);
-std::vector<uint32_t> VideosBeforeClips(const std::vector<MarkOf>& order);
+std::vector<uint32_t> ImagesBehindVideos(const std::vector<MediumKind>& order);
+std::vector<uint32_t> VideosBeforeClips(const std::vector<MediumKind>& order);
 
 }  // namespace ballast
 

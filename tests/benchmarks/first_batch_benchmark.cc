@@ -100,12 +100,14 @@ class Job {
       const SampleSource& source = *job_.sources[sample.source];
       const RawSample raw =
           *Must(source.Read(sample.ordinal, {.text = false, .images = true}));
-      const auto sizes = source.index().sample(sample.ordinal)->images;
+      const auto sizes = source.index().sample(sample.ordinal)->media.images();
+      const std::vector<const RawMedium*> files = raw.of(MediumKind::kImage);
       for (size_t i = 0; i < sizes.size(); ++i) {
         ImageHeader header = {};
         header.width = sizes[i].width;
         header.height = sizes[i].height;
-        works.push_back({raw.images[i], header, view.images(sample)[i]});
+        works.push_back(
+            {std::string(files[i]->file()), header, view.images(sample)[i]});
       }
     }
     std::atomic<size_t> next = 0;

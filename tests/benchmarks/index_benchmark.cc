@@ -154,7 +154,7 @@ BENCHMARK(BM_FirstSteps)
 uint64_t LookUp(const IndexFile& index, uint64_t ordinal) {
   const absl::StatusOr<IndexedSample> sample = index.sample(ordinal);
   if (!sample.ok()) std::abort();
-  return sample->text_tokens + sample->images[0].height;
+  return sample->text_tokens + sample->media.images()[0].height;
 }
 
 uint64_t LookUpAll(const IndexFile& index) {

@@ -24,7 +24,8 @@ RawSample FormulaSample(uint64_t ordinal) {
   std::string marks;
   for (uint32_t i = 0; i < ordinal % 4; ++i) {
     const ImageSize size = FormulaSize(ordinal, i);
-    sample.images.push_back(FormulaPng(ordinal, i, size.width, size.height));
+    sample.media.push_back(
+        RawMedium::Image(FormulaPng(ordinal, i, size.width, size.height)));
     absl::StrAppend(&marks, "<image>\\n");
   }
   sample.text = absl::StrCat(
@@ -49,7 +50,7 @@ FakeSourceIndex Measure(const v1::Config& config,
                             config.batch().on_too_long()};
   std::vector<FakeSourceIndex::Sample> measured(samples.size());
   for (size_t i = 0; i < samples.size(); ++i) {
-    for (uint32_t k = 0; k < samples[i].images.size(); ++k) {
+    for (uint32_t k = 0; k < samples[i].media.size(); ++k) {
       measured[i].images.push_back(FormulaSize(i, k));
     }
     const MeasuredText text = Must(MeasureText(
@@ -121,16 +122,15 @@ absl::StatusOr<FaultOr<RawSample>> FakeSampleSource::Read(
   }
   RawSample sample = samples_[ordinal];
   if (!parts.text) sample.text.clear();
-  if (!parts.images) sample.images.clear();
+  if (!parts.images) sample.media.clear();
   if (parts.places == nullptr) return sample;
-  for (size_t i = 0; i < sample.images.size(); ++i) {
-    const std::string& file = sample.images[i];
-    char* const place = (*parts.places)(i, sample.images.size(), file.size());
-    sample.placed.emplace_back();
+  for (size_t i = 0; i < sample.media.size(); ++i) {
+    std::string& file = sample.media[i].bytes;
+    char* const place = (*parts.places)(i, sample.media.size(), file.size());
     if (place == nullptr) continue;
     std::memcpy(place, file.data(), file.size());
-    sample.placed[i] = absl::string_view(place, file.size());
-    sample.images[i].clear();
+    sample.media[i].placed = absl::string_view(place, file.size());
+    file.clear();
   }
   return sample;
 }

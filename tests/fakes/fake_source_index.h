@@ -37,14 +37,13 @@ class FakeSourceIndex : public SourceIndex {
   absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override {
     const Sample& sample = samples_[ordinal];
     IndexedSample indexed = {sample.text_tokens, sample.label_tokens,
-                             sample.images, sample.marks, rule_};
+                             MediaList(sample.images, sample.marks), rule_};
     indexed.text_check = sample.text_check;
     return indexed;
   }
   std::string digest() const override { return digest_; }
-  absl::StatusOr<absl::Span<const uint64_t>> content_hashes(
-      uint64_t ordinal) const override {
-    return absl::MakeConstSpan(samples_[ordinal].content_hashes);
+  absl::StatusOr<MediaHashes> media_hashes(uint64_t ordinal) const override {
+    return MediaHashes{samples_[ordinal].content_hashes, {}};
   }
 
  private:

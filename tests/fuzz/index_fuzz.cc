@@ -30,12 +30,15 @@ void Read(const std::string& bytes) {
   (*index)->Prefetch(all);
   for (uint64_t i = 0; i < (*index)->size(); ++i) {
     const auto sample = (*index)->sample(i);
-    for (size_t k = 0; sample.ok() && k < sample->images.size(); ++k) {
-      sum += sample->encoded_bytes(k);
+    if (sample.ok()) {
+      for (const IndexedMedium& medium : sample->media) {
+        sum += sample->encoded_bytes(medium) + medium.times.size();
+      }
     }
-    const auto hashes = (*index)->content_hashes(i);
+    const auto hashes = (*index)->media_hashes(i);
     if (!hashes.ok()) continue;
-    for (const uint64_t hash : *hashes) sum += hash;
+    for (const uint64_t hash : hashes->images) sum += hash;
+    for (const uint64_t hash : hashes->streams) sum += hash;
   }
   bool any_bad = false;
   for (const uint64_t i : all) {

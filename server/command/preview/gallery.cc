@@ -109,14 +109,14 @@ absl::StatusOr<Gallery::Samples> Gallery::Measure(int source) {
         const SampleSize size,
         MeasureSample(indexed,
                       GetSampleImages(config, source, ordinal, /*epoch=*/0,
-                                      indexed.images),
+                                      indexed.media.images()),
                       job_->text->images()));
     GallerySample& sample = samples->emplace_back();
     sample.ordinal = ordinal;
     sample.tokens = size.tokens;
     sample.label_tokens = size.label_tokens;
     sample.images = size.images;
-    for (const ImageSize& image : indexed.images) {
+    for (const ImageSize& image : indexed.media.images()) {
       sample.pixels += uint64_t{image.width} * image.height;
     }
     sample.cost = JointCost(size, costs);
@@ -192,7 +192,8 @@ absl::StatusOr<std::string> Gallery::CardJson(absl::string_view source,
   const RawSample& raw = **read;
   bool turned = false;
   bool transparent = false;
-  for (const std::string& file : raw.images) {
+  for (const RawMedium* const medium : raw.of(MediumKind::kImage)) {
+    const absl::string_view file = medium->file();
     transparent = transparent || MayBeTransparent(file);
     const absl::StatusOr<ImageHeader> header = ReadImageHeader(file);
     if (!header.ok()) continue;
@@ -217,10 +218,11 @@ absl::StatusOr<std::string> Gallery::Thumbnail(absl::string_view source,
   BALLAST_ASSIGN_OR_RETURN(const FaultOr<RawSample> read,
                            samples.Read(ordinal, ReadParts()));
   if (!read.ok()) return read.fault().ToStatus();
-  if (read->images.empty()) return absl::NotFoundError("it has no image");
+  const std::vector<const RawMedium*> images = read->of(MediumKind::kImage);
+  if (images.empty()) return absl::NotFoundError("it has no image");
   ImageDecoder decoder(GetImageOptions(job_->config.model()));
   BALLAST_ASSIGN_OR_RETURN(const RgbImage image,
-                           decoder.Decode(read->images.front()));
+                           decoder.Decode(images.front()->file()));
   const uint32_t longest = std::max(image.width, image.height);
   const double scale = std::min(1.0, double{kThumbnailSide} / longest);
   const auto side = [scale](uint32_t whole) {

@@ -280,7 +280,8 @@ void SampleViewer::AddStored(const Place& place, SampleView* view) const {
                        ? GetPairRecord(raw.text)
                        : raw.text;
   }
-  for (const std::string& file : raw.images) {
+  for (const RawMedium* const medium : raw.of(MediumKind::kImage)) {
+    const absl::string_view file = medium->file();
     SampleView::Image image;
     image.bytes = file.size();
     const absl::StatusOr<ImageHeader> header = ReadImageHeader(file);
@@ -299,23 +300,24 @@ absl::Status SampleViewer::NameFrames(const Place& place,
   BALLAST_ASSIGN_OR_RETURN(
       const IndexedSample indexed,
       job_->sources[place.source()]->index().sample(place.ordinal()));
-  if (indexed.videos.empty()) return absl::OkStatus();
+  const std::vector<IndexedMedium> videos =
+      indexed.media.of(MediumKind::kVideo);
+  if (videos.empty()) return absl::OkStatus();
   const auto model = GetVideoModel(place.scheduler->job().model());
   if (!model.has_value()) return absl::InternalError("a model without videos");
   const v1::MicroBatchSchedule& columns = place.columns();
   const uint32_t item = GetFirstEntries(columns).image[place.index];
   size_t crop = 0;
-  FrameTimes times = indexed.times;
   for (uint32_t k = item; k < item + columns.images(place.index); ++k) {
     const size_t first = crop;
     crop += GetCrops(columns, k);
     if (GridT(columns, k) == 0) continue;
-    const IndexedVideo& video = indexed.videos[view->videos.size()];
-    const FrameTimes of_video = TakeTimes(video, &times);
+    const StreamFacts& video = *videos[view->videos.size()].stream;
+    const FrameTimes of_video = videos[view->videos.size()].times;
     BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
                              PlanIndexedVideo(*model, video, of_video));
     const auto number = static_cast<uint32_t>(view->videos.size());
-    const bool is_list = video.flags & IndexedVideo::kIsList;
+    const bool is_list = video.flags & StreamFacts::kIsList;
     // The pictures of a list have the interval that the plan assumes.
     const double fps =
         is_list ? model->temporal / plan.seconds_per_patch : video.fps;
@@ -375,12 +377,13 @@ absl::StatusOr<std::string> SampleViewer::ImageFile(v1::Split split,
       FaultOr<RawSample> read,
       job_->sources[place.source()]->Read(place.ordinal(), parts));
   if (!read.ok()) return absl::DataLossError(read.fault().reason());
-  if (image >= read->images.size()) {
+  const std::vector<const RawMedium*> images = read->of(MediumKind::kImage);
+  if (image >= images.size()) {
     return absl::OutOfRangeError(
-        absl::StrCat("position ", position, " has ", read->images.size(),
+        absl::StrCat("position ", position, " has ", images.size(),
                      " images; wanted number ", image, ", from 0"));
   }
-  return std::move(read->images[image]);
+  return std::string(images[image]->file());
 }
 
 absl::StatusOr<std::string> SampleViewer::ClipFile(v1::Split split,
@@ -390,9 +393,10 @@ absl::StatusOr<std::string> SampleViewer::ClipFile(v1::Split split,
   const SampleSource& source = *job_->sources[place.source()];
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            source.index().sample(place.ordinal()));
-  if (clip >= indexed.clips.size()) {
+  const std::vector<IndexedMedium> clips = indexed.media.of(MediumKind::kAudio);
+  if (clip >= clips.size()) {
     return absl::OutOfRangeError(
-        absl::StrCat("position ", position, " has ", indexed.clips.size(),
+        absl::StrCat("position ", position, " has ", clips.size(),
                      " clips of audio; wanted number ", clip, ", from 0"));
   }
   ReadParts parts;
@@ -401,17 +405,18 @@ absl::StatusOr<std::string> SampleViewer::ClipFile(v1::Split split,
   BALLAST_ASSIGN_OR_RETURN(const FaultOr<RawSample> read,
                            source.Read(place.ordinal(), parts));
   if (!read.ok()) return absl::DataLossError(read.fault().reason());
-  if (read->clips.size() != indexed.clips.size()) {
+  const std::vector<const RawMedium*> files = read->of(MediumKind::kAudio);
+  if (files.size() != clips.size()) {
     return absl::DataLossError(absl::StrCat(
-        "position ", position, ": found ", read->clips.size(),
-        " clips of audio; wanted ", indexed.clips.size(), ", as in the index"));
+        "position ", position, ": found ", files.size(),
+        " clips of audio; wanted ", clips.size(), ", as in the index"));
   }
   BALLAST_ASSIGN_OR_RETURN(
       const ClipPlan plan,
-      PlanIndexedClip(*GetAudioFamily(config_.model()), indexed.clips[clip]));
+      PlanIndexedClip(*GetAudioFamily(config_.model()), *clips[clip].stream));
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<float> samples,
-      clips_.ReadSamples(read->clips[clip], indexed.clips[clip], plan));
+      clips_.ReadSamples(*files[clip], *clips[clip].stream, plan));
   std::vector<int16_t> pcm;
   pcm.reserve(samples.size());
   for (const float sample : samples) {

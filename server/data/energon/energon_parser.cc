@@ -145,8 +145,7 @@ class EnergonScan {
     Record record =
         GetTarRecord(sample, content, std::move(content.text), scanner_.name());
     BALLAST_RETURN_IF_ERROR(CheckPlaces(record));
-    BALLAST_RETURN_IF_ERROR(NameClips(record.text_format, record.text,
-                                      absl::MakeSpan(record.videos)));
+    BALLAST_RETURN_IF_ERROR(NameClips(&record));
     return scanner_.AddRecord(std::move(record), file_, /*media=*/nullptr,
                               [&](const Medium& image, const ImageSize& size) {
                                 return CheckSize(sample.key, image.name, size);

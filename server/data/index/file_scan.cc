@@ -71,14 +71,16 @@ bool EndsScan(const absl::Status& status) {
 absl::Status TakePair(bool takes_pairs, Record* record) {
   bool is_pair = false;
   if (record->text_format == RawSample::TextFormat::kConversation) {
-    BALLAST_ASSIGN_OR_RETURN(is_pair,
-                             SplitPair(record->images.size(), &record->text));
+    BALLAST_ASSIGN_OR_RETURN(
+        is_pair, SplitPair(record->count(MediumKind::kImage), &record->text));
   }
   if (is_pair && !takes_pairs) return PairFault("key", "rejected");
   if (takes_pairs && !is_pair) return NoPairFault();
   if (!is_pair) return absl::OkStatus();
   record->text_format = RawSample::TextFormat::kPair;
-  if (record->videos.empty()) return absl::OkStatus();
+  if (record->count(MediumKind::kImage) == record->media.size()) {
+    return absl::OkStatus();
+  }
   return DataFaultError(
       "a video or audio in a preference pair, which takes images alone");
 }
@@ -92,22 +94,13 @@ FileScanner::FileScanner(std::string name, const File& file,
   scan_.stamp = file.stamp();
 }
 
-void SetFacts(const ImageFactsView& facts, RawSample* sample) {
-  const absl::Span<const IndexedVideo> media = facts.videos;
-  sample->video_times.assign(facts.times.begin(), facts.times.end());
-  const auto clips = media.begin() + CountVideos(media);
-  sample->video_facts.assign(media.begin(), clips);
-  sample->clip_facts.assign(clips, media.end());
-}
-
 absl::Status FileScanner::AddRecord(Record record, const File& file,
                                     const MediaRoot* media,
                                     const CheckImageSize& check_size) {
   BALLAST_RETURN_IF_ERROR(TakePair(options_->pairs, &record));
   if (record.text_format == RawSample::TextFormat::kConversation) {
-    BALLAST_RETURN_IF_ERROR(CheckUnreadKeys(
-        record.text,
-        /*has_media=*/!record.images.empty() || !record.videos.empty()));
+    BALLAST_RETURN_IF_ERROR(
+        CheckUnreadKeys(record.text, /*has_media=*/!record.media.empty()));
   }
   RawSample sample;
   sample.name = std::move(record.name);
@@ -117,31 +110,26 @@ absl::Status FileScanner::AddRecord(Record record, const File& file,
   sample.known_tokens = record.known_tokens;
   if (options_->read_audio_in_video) {
     std::vector<uint32_t> before;
-    const size_t videos =
-        std::count_if(record.videos.begin(), record.videos.end(),
-                      [](const VideoMedia& video) { return !video.is_audio; });
-    const size_t clips = record.videos.size() - videos;
+    const size_t videos = record.count(MediumKind::kVideo);
+    const size_t clips = record.count(MediumKind::kAudio);
     if (options_->order_clips && videos > 0 && clips > 0) {
-      before =
-          options_->order_clips(sample, record.images.size(), videos, clips);
+      before = options_->order_clips(sample, record.count(MediumKind::kImage),
+                                     videos, clips);
     }
-    BALLAST_RETURN_IF_ERROR(AddAudioOfVideos(before, &record.videos));
+    BALLAST_RETURN_IF_ERROR(AddAudioOfVideos(before, &record.media));
   }
   MediaProbe probe(
       options_, &file, media,
       kMaxSampleBytes - std::min<uint64_t>(sample.text.size(), kMaxSampleBytes),
       check_size);
-  for (const Medium& image : record.images) {
-    BALLAST_RETURN_IF_ERROR(probe.AddImage(image));
-  }
-  for (const VideoMedia& video : record.videos) {
-    BALLAST_RETURN_IF_ERROR(probe.AddVideo(video));
+  for (const RecordMedium& medium : record.media) {
+    BALLAST_RETURN_IF_ERROR(probe.Add(medium));
   }
   scan_.media_time_ns = std::max(scan_.media_time_ns, probe.media_time_ns());
   IndexSampleRecord entry = record.entry;
   entry.image_check = probe.image_check();
   ImageFacts facts = probe.facts();
-  SetFacts(facts.view(), &sample);
+  sample.facts = GetMedia(facts.view());
   OrderVideos(sample, facts.sizes.size(), &facts.videos);
   if (known_) {
     if (const std::optional<TextLengths> lengths = known_(entry, &facts)) {
@@ -157,7 +145,7 @@ absl::Status FileScanner::Add(IndexSampleRecord record, absl::string_view key,
                               const RawSample& sample,
                               const ImageFactsView& images) {
   // Facts from an old index may have the order of another model.
-  std::vector<IndexedVideo> videos(images.videos.begin(), images.videos.end());
+  std::vector<StreamFacts> videos(images.videos.begin(), images.videos.end());
   OrderVideos(sample, images.sizes.size(), &videos);
   ImageFactsView placed = images;
   placed.videos = videos;
@@ -165,8 +153,8 @@ absl::Status FileScanner::Add(IndexSampleRecord record, absl::string_view key,
 }
 
 void FileScanner::OrderVideos(const RawSample& sample, size_t images,
-                              std::vector<IndexedVideo>* videos) const {
-  const size_t count = CountVideos(*videos);
+                              std::vector<StreamFacts>* videos) const {
+  const size_t count = MediaList({}, {}, *videos).count(MediumKind::kVideo);
   if (count == 0) return;
   std::vector<uint32_t> behind;
   if (options_->order_videos) behind = options_->order_videos(sample, images);

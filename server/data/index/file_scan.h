@@ -65,8 +65,10 @@ struct FileScan {
 using KnownSample = std::function<std::optional<TextLengths>(
     const IndexSampleRecord& record, ImageFacts* facts)>;
 
-// Sets the facts of a sample's videos and clips.
-void SetFacts(const ImageFactsView& facts, RawSample* sample);
+// The facts of one sample's media, as a list over them.
+inline MediaList GetMedia(const ImageFactsView& facts) {
+  return MediaList(facts.sizes, facts.marks, facts.videos, facts.times);
+}
 
 // Collects the samples of one file. Thread-compatible.
 class FileScanner {
@@ -125,7 +127,7 @@ class FileScanner {
  private:
   // Sets the places of the videos among the images of the sample's text.
   void OrderVideos(const RawSample& sample, size_t images,
-                   std::vector<IndexedVideo>* videos) const;
+                   std::vector<StreamFacts>* videos) const;
   // As Add, with the videos in their order.
   absl::Status Measure(IndexSampleRecord record, absl::string_view key,
                        const RawSample& sample, const ImageFactsView& images);

@@ -218,12 +218,12 @@ absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   } else {
     absl::ConsumePrefix(&key, absl::StrCat(scanner.name(), ": "));
   }
-  SetFacts(facts, &*sample);
+  sample->facts = GetMedia(facts);
   return scanner.Add(record, key, *sample, facts);
 }
 
 absl::StatusOr<ImageFactsView> IndexReuse::GetFacts(uint64_t number) const {
-  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> videos,
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const StreamFacts> videos,
                            index_->videos(number));
   ImageFactsView facts = {index_->images(number), index_->marks(number),
                           index_->hashes(number), videos};
@@ -382,9 +382,9 @@ AssembledIndex AssembleIndex(uint32_t format, bool in_groups,
   for (IndexSampleRecord& sample : contents.left_out) {
     sample.first_image += images.sizes.size();
   }
-  report.clips =
-      std::count_if(images.videos.begin(), images.videos.end(),
-                    [](const IndexedVideo& one) { return one.is_audio(); });
+  report.clips = std::count_if(
+      images.videos.begin(), images.videos.end(),
+      [](const StreamFacts& one) { return one.kind() == MediumKind::kAudio; });
   report.videos = images.videos.size() - report.clips;
   images.Append(left_out_images.view(), contents.samples.size());
   contents.images = std::move(images.sizes);

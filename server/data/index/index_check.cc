@@ -181,7 +181,8 @@ class Check {
       unclean(ImageCheckResult::kChanged, sample.fault().reason());
       return;
     }
-    const std::string& bytes = sample->images[i];
+    // Of a kind's media, whatever is between them.
+    const absl::string_view bytes = sample->of(MediumKind::kImage)[i]->file();
     const auto where = [&] {
       return absl::StrCat(sample->name, ": image ", i, ": ");
     };

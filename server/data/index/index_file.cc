@@ -242,7 +242,7 @@ bool TablesFit(const IndexHeader& header, const IndexMarksHeader& marks,
          videos.num_sample_clips <= videos.num_sample_videos &&
          Fills(videos.start_table, starts, sizeof(uint64_t),
                videos.video_table) &&
-         Fills(videos.video_table, videos.num_videos, sizeof(IndexedVideo),
+         Fills(videos.video_table, videos.num_videos, sizeof(StreamFacts),
                video_hashes) &&
          (num_video_hashes == 0 || num_video_hashes == videos.num_videos) &&
          Fills(video_hashes, num_video_hashes, sizeof(uint64_t), time_starts) &&
@@ -356,7 +356,7 @@ absl::Status IndexFile::CheckHead(uint32_t oldest_version) {
         reinterpret_cast<const uint64_t*>(at(videos_header_->start_table)),
         samples_.size() + 1);
     videos_ = absl::MakeConstSpan(
-        reinterpret_cast<const IndexedVideo*>(at(videos_header_->video_table)),
+        reinterpret_cast<const StreamFacts*>(at(videos_header_->video_table)),
         videos_header_->num_videos);
   }
   digests_.sizes = DigestAt(header_->sizes_digest);
@@ -535,28 +535,26 @@ absl::Status IndexFile::TouchAnew(uint64_t number) const {
 absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
   BALLAST_RETURN_IF_ERROR(Touch(ordinal));
   const IndexSampleRecord& record = samples_[ordinal];
-  IndexedSample sample = {record.text_tokens, record.label_tokens,
-                          images(ordinal)};
+  IndexedSample sample = {record.text_tokens, record.label_tokens};
+  absl::Span<const ImageMark> of_images;
   if (GivesMarks() && record.num_images > 0) {
     BALLAST_RETURN_IF_ERROR(TouchPages(MarksRange(ordinal)));
-    sample.marks = marks(ordinal);
+    of_images = marks(ordinal);
     sample.rule = rule_;
   }
-  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> media,
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const StreamFacts> streams,
                            videos(ordinal));
-  const size_t count = CountVideos(media);
-  sample.videos = media.first(count);
-  sample.clips = media.subspan(count);
-  BALLAST_ASSIGN_OR_RETURN(sample.times, times(ordinal));
+  BALLAST_ASSIGN_OR_RETURN(const FrameTimes of_streams, times(ordinal));
+  sample.media = MediaList(images(ordinal), of_images, streams, of_streams);
   sample.first_text_tokens = record.first_text_tokens;
   // The upper half is a hash of the text, with a recipe of its input.
   sample.text_check = static_cast<uint16_t>(record.text_check >> 48);
   return sample;
 }
 
-absl::StatusOr<absl::Span<const IndexedVideo>> IndexFile::videos(
+absl::StatusOr<absl::Span<const StreamFacts>> IndexFile::videos(
     uint64_t number) const {
-  if (videos_.empty()) return absl::Span<const IndexedVideo>();
+  if (videos_.empty()) return absl::Span<const StreamFacts>();
   const absl::Span<const uint64_t> ends = video_starts_.subspan(number, 2);
   BALLAST_RETURN_IF_ERROR(TouchPages(GetRange(ends)));
   if (ends[0] > ends[1] || ends[1] > videos_.size()) {
@@ -566,7 +564,7 @@ absl::StatusOr<absl::Span<const IndexedVideo>> IndexFile::videos(
   const auto found = videos_.subspan(ends[0], ends[1] - ends[0]);
   if (found.empty()) return found;
   BALLAST_RETURN_IF_ERROR(TouchPages(GetRange(found)));
-  for (const IndexedVideo& video : found) {
+  for (const StreamFacts& video : found) {
     if (video.width == 0 || video.height == 0 || video.frames == 0) {
       return Damaged(absl::StrCat("a video of sample ", number,
                                   " has no frames, or a side of 0"));
@@ -588,29 +586,26 @@ absl::StatusOr<FrameTimes> IndexFile::times(uint64_t number) const {
   return found;
 }
 
-absl::StatusOr<absl::Span<const uint64_t>> IndexFile::content_hashes(
-    uint64_t ordinal) const {
-  if (hashes_.empty()) return absl::Span<const uint64_t>();
+absl::StatusOr<MediaHashes> IndexFile::media_hashes(uint64_t ordinal) const {
+  MediaHashes found;
+  BALLAST_ASSIGN_OR_RETURN(found.streams, hashes_of_videos(ordinal));
+  if (hashes_.empty()) return found;
   BALLAST_RETURN_IF_ERROR(TouchRecord(ordinal));
-  if (samples_[ordinal].num_images == 0) return absl::Span<const uint64_t>();
+  if (samples_[ordinal].num_images == 0) return found;
   BALLAST_RETURN_IF_ERROR(TouchPages(TableRange(hashes_, samples_[ordinal])));
-  return hashes(ordinal);
+  found.images = hashes(ordinal);
+  return found;
 }
 
 absl::StatusOr<absl::Span<const uint64_t>> IndexFile::hashes_of_videos(
     uint64_t number) const {
   if (video_hashes_.empty()) return absl::Span<const uint64_t>();
-  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const IndexedVideo> found,
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const StreamFacts> found,
                            videos(number));
   const auto hashes = video_hashes_.subspan(
       found.empty() ? 0 : found.data() - videos_.data(), found.size());
   if (!hashes.empty()) BALLAST_RETURN_IF_ERROR(TouchPages(GetRange(hashes)));
   return hashes;
-}
-
-absl::StatusOr<absl::Span<const uint64_t>> IndexFile::video_hashes(
-    uint64_t ordinal) const {
-  return hashes_of_videos(ordinal);
 }
 
 void IndexFile::Prefetch(absl::Span<const uint64_t> ordinals) const {

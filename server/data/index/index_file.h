@@ -149,8 +149,7 @@ class IndexFile final : public SourceIndex {
   absl::Status CheckUnchanged() const override;
   void Prefetch(absl::Span<const uint64_t> ordinals) const override;
   std::string digest() const override;
-  absl::StatusOr<absl::Span<const uint64_t>> content_hashes(
-      uint64_t ordinal) const override;
+  absl::StatusOr<MediaHashes> media_hashes(uint64_t ordinal) const override;
   std::string encoded_digest() const override;
   ImageMarkCounts mark_counts() const override;
   uint64_t num_videos() const override {
@@ -162,13 +161,11 @@ class IndexFile final : public SourceIndex {
   bool is_hashed() const override {
     return hashes_header_ != nullptr && hashes_header_->is_hashed != 0;
   }
-  absl::StatusOr<absl::Span<const uint64_t>> video_hashes(
-      uint64_t ordinal) const override;
   // Whether any record, left out or not, has a video or a clip of audio.
   bool has_videos() const { return !videos_.empty(); }
   // The videos, then the clips of audio, of record `number`, which must be
   // below num_records(). Blocks and fails as Touch.
-  absl::StatusOr<absl::Span<const IndexedVideo>> videos(uint64_t number) const;
+  absl::StatusOr<absl::Span<const StreamFacts>> videos(uint64_t number) const;
   // The FrameTimes of the videos of record `number`, one after the other.
   // Blocks and fails as Touch.
   absl::StatusOr<FrameTimes> times(uint64_t number) const;
@@ -356,7 +353,7 @@ class IndexFile final : public SourceIndex {
   absl::Span<const ImageMark> marks_;
   absl::Span<const uint64_t> hashes_;
   absl::Span<const uint64_t> video_starts_;
-  absl::Span<const IndexedVideo> videos_;
+  absl::Span<const StreamFacts> videos_;
   absl::Span<const uint64_t> video_hashes_;
   absl::Span<const uint64_t> time_starts_;
   absl::Span<const uint32_t> times_;

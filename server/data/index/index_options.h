@@ -75,23 +75,23 @@ using SampleMeasure = std::function<absl::StatusOr<TextLengths>(
 using LengthsHold = std::function<bool(const TextLengths& lengths,
                                        absl::Span<const ImageSize> images)>;
 
-// What an index holds of a video.
-struct VideoProbed {
-  VideoProbed() = default;
+// What an index holds of a video or a clip of audio.
+struct StreamProbed {
+  StreamProbed() = default;
   // Of constant rate, and of audio.
-  VideoProbed(const IndexedVideo& video)  // NOLINT(google-explicit-constructor)
-      : video(video) {}
-  VideoProbed(const IndexedVideo& video, std::vector<uint32_t> times)
-      : video(video), times(std::move(times)) {}
+  StreamProbed(const StreamFacts& facts)  // NOLINT(google-explicit-constructor)
+      : facts(facts) {}
+  StreamProbed(const StreamFacts& facts, std::vector<uint32_t> times)
+      : facts(facts), times(std::move(times)) {}
 
-  IndexedVideo video = {};
+  StreamFacts facts = {};
   std::vector<uint32_t> times;  // FrameTimes
 };
 
 // Reads the facts of a video, without clip and sample_fps. INVALID_ARGUMENT: it
 // is damaged, or not read. Called from several threads at once; blocks.
-using VideoProbe =
-    std::function<absl::StatusOr<VideoProbed>(const RawVideo& video)>;
+using StreamProbe =
+    std::function<absl::StatusOr<StreamProbed>(const RawMedium& video)>;
 
 // For each video of a sample, the images after it in its text, of a model that
 // takes both in the order of the text; missing entries count as 0. Text that is
@@ -123,11 +123,11 @@ struct IndexOptions {
   ImageSizeReader read_image_size;
   ImageJudge judge_image = JudgeHeader;
   // If empty, samples with videos are bad.
-  VideoProbe read_video;
+  StreamProbe read_video;
   // Likewise, of clips of audio.
-  VideoProbe read_audio;
+  StreamProbe read_audio;
   // Of the audio of videos. If empty, it is not read.
-  VideoProbe read_audio_in_video;
+  StreamProbe read_audio_in_video;
   // Then the places of other clips. If empty, they are after all videos.
   ClipOrder order_clips;
   // Every record is a preference pair (sources[].pairs).
@@ -208,8 +208,8 @@ struct IndexReport {
 };
 
 // Adds to the samples of that cause.
-void AddUnlearnt(const std::string& cause,
-                 const IndexReport::Unlearnt& samples, IndexReport* report);
+void AddUnlearnt(const std::string& cause, const IndexReport::Unlearnt& samples,
+                 IndexReport* report);
 
 }  // namespace ballast
 

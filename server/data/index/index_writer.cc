@@ -195,7 +195,8 @@ absl::Status WriteIndex(const std::string& path,
   videos_header.num_sample_videos =
       starts.empty() ? 0 : starts[contents.samples.size()];
   for (uint32_t i = 0; i < videos_header.num_sample_videos; ++i) {
-    videos_header.num_sample_clips += contents.videos[i].is_audio();
+    videos_header.num_sample_clips +=
+        contents.videos[i].kind() == MediumKind::kAudio;
   }
   hashes_header.is_hashed = contents.is_hashed ? 1 : 0;
   hashes_header.num_video_hashes = video_hashes.size();

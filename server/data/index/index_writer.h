@@ -40,7 +40,7 @@ struct IndexContents {
   bool is_hashed = false;
   // In the order of their records, and the number of each one's record: those
   // left out are numbered after the samples.
-  std::vector<IndexedVideo> videos;
+  std::vector<StreamFacts> videos;
   std::vector<uint64_t> video_records;
   std::vector<uint64_t> video_hashes;  // as content_hashes
   // FrameTimes of the videos that have some, one after the other.

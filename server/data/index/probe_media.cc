@@ -1,6 +1,7 @@
 #include "server/data/index/probe_media.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -10,7 +11,7 @@
 #include "server/data/jsonl/media_root.h"
 #include "server/model/profiles.h"
 #include "server/sample/data_fault.h"
-#include "server/sample/raw_video.h"
+#include "server/sample/medium.h"
 
 namespace ballast {
 namespace {
@@ -97,15 +98,16 @@ absl::Status CheckTakesVideos(const IndexOptions& options) {
       absl::StrJoin(ProfileNames(takes_videos), ", ")));
 }
 
-absl::Status CheckVideo(const IndexOptions& options, const VideoMedia& video) {
-  if (!video.is_audio) {
+absl::Status CheckStream(const IndexOptions& options,
+                         const RecordMedium& stream) {
+  if (stream.kind == MediumKind::kVideo) {
     BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options));
   } else if (!options.read_audio) {
     return absl::InvalidArgumentError(absl::StrCat(
         "audio is not supported for this model.profile; wanted one of ",
         absl::StrJoin(AudioFamilyNames(), ", ")));
   }
-  return CheckClip(video.named);
+  return CheckClip(stream.named);
 }
 
 // XXH3-64 of a range of a file.
@@ -125,13 +127,15 @@ absl::StatusOr<uint64_t> HashRange(const File& file, ByteRange range) {
 
 }  // namespace
 
-absl::StatusOr<File> MediaProbe::Open(absl::string_view medium,
+absl::StatusOr<File> MediaProbe::Open(MediumKind kind,
                                       const MediumPath& named) {
   if (root_ == nullptr) {
     return absl::InternalError("a record of this format names no media");
   }
   absl::StatusOr<File> file = root_->Open(named.path);
-  if (!file.ok()) return Unopened(medium, file.status(), named.path, *root_);
+  if (!file.ok()) {
+    return Unopened(MediumName(kind), file.status(), named.path, *root_);
+  }
   if (file->object() == nullptr) {
     media_time_ns_ = std::max(media_time_ns_, file->stamp().mtime_ns);
   }
@@ -139,8 +143,8 @@ absl::StatusOr<File> MediaProbe::Open(absl::string_view medium,
 }
 
 absl::StatusOr<MediaProbe::Probed> MediaProbe::ProbeNamed(
-    absl::string_view medium, const MediumPath& named) {
-  BALLAST_ASSIGN_OR_RETURN(const File file, Open(medium, named));
+    MediumKind kind, const MediumPath& named) {
+  BALLAST_ASSIGN_OR_RETURN(const File file, Open(kind, named));
   const uint64_t size = file.stamp().size;
   if (size > left_) {
     return absl::InvalidArgumentError(
@@ -159,7 +163,7 @@ absl::StatusOr<MediaProbe::Probed> MediaProbe::ProbeNamed(
   return probed;
 }
 
-absl::StatusOr<MediaProbe::Probed> MediaProbe::Probe(absl::string_view kind,
+absl::StatusOr<MediaProbe::Probed> MediaProbe::Probe(MediumKind kind,
                                                      const Medium& medium) {
   if (const auto* named = std::get_if<MediumPath>(&medium.place)) {
     return ProbeNamed(kind, *named);
@@ -189,7 +193,8 @@ absl::Status MediaProbe::AddImage(const Medium& image) {
   if (!options_.no_images.empty()) {
     return absl::InvalidArgumentError(options_.no_images);
   }
-  BALLAST_ASSIGN_OR_RETURN(const Probed probed, Probe("image", image));
+  BALLAST_ASSIGN_OR_RETURN(const Probed probed,
+                           Probe(MediumKind::kImage, image));
   if (check_size_) {
     BALLAST_RETURN_IF_ERROR(check_size_(image, probed.image.size));
   }
@@ -199,14 +204,15 @@ absl::Status MediaProbe::AddImage(const Medium& image) {
   return absl::OkStatus();
 }
 
-absl::Status MediaProbe::AddList(const VideoMedia& video) {
+absl::Status MediaProbe::AddList(const RecordMedium& video) {
   BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options_));
-  IndexedVideo list = {};
+  StreamFacts list = {};
   list.sample_fps = video.named.fps;
-  list.flags = IndexedVideo::kIsList;
+  list.flags = StreamFacts::kIsList;
   std::vector<uint64_t> hashes;
   for (const Medium& picture : video.parts) {
-    BALLAST_ASSIGN_OR_RETURN(const Probed probed, Probe("video", picture));
+    BALLAST_ASSIGN_OR_RETURN(const Probed probed,
+                             Probe(MediumKind::kVideo, picture));
     const ImageSize& size = probed.image.size;
     if (check_size_) BALLAST_RETURN_IF_ERROR(check_size_(picture, size));
     ++list.frames;
@@ -228,79 +234,78 @@ absl::Status MediaProbe::AddList(const VideoMedia& video) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<IndexedVideo> MediaProbe::GetFacts(const RawVideo& raw,
-                                                  const VideoMedia& video) {
-  const JsonVideo& named = video.named;
-  const VideoProbe& read = video.is_in_video ? options_.read_audio_in_video
-                           : video.is_audio  ? options_.read_audio
-                                             : options_.read_video;
-  absl::StatusOr<VideoProbed> found = read(raw);
-  if (!found.ok() && video.is_in_video) {
+absl::StatusOr<StreamFacts> MediaProbe::GetFacts(const RawMedium& raw,
+                                                 const RecordMedium& stream) {
+  const JsonVideo& named = stream.named;
+  const StreamProbe& read = stream.is_in_video ? options_.read_audio_in_video
+                            : stream.kind == MediumKind::kAudio
+                                ? options_.read_audio
+                                : options_.read_video;
+  absl::StatusOr<StreamProbed> found = read(raw);
+  if (!found.ok() && stream.is_in_video) {
     return Annotate(found.status(),
                     "its audio (model.video.use_audio_in_video)");
   }
   BALLAST_RETURN_IF_ERROR(found.status());
-  IndexedVideo facts = found->video;
+  StreamFacts facts = found->facts;
   facts_.times.insert(facts_.times.end(), found->times.begin(),
                       found->times.end());
-  if (video.is_in_video) facts.flags |= IndexedVideo::kInVideo;
+  if (stream.is_in_video) facts.flags |= StreamFacts::kInVideo;
   facts.sample_fps = named.fps;
   if (named.start.has_value()) {
     facts.start = *named.start;
-    facts.flags |= IndexedVideo::kHasStart;
+    facts.flags |= StreamFacts::kHasStart;
   }
   if (named.end.has_value()) {
     facts.end = *named.end;
-    facts.flags |= IndexedVideo::kHasEnd;
+    facts.flags |= StreamFacts::kHasEnd;
   }
   if (options_.hash) {
-    BALLAST_ASSIGN_OR_RETURN(const uint64_t hash, HashVideo(raw));
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t hash, HashMedium(raw));
     facts_.video_hashes.push_back(hash);
   }
   return facts;
 }
 
-absl::Status MediaProbe::AddVideo(const VideoMedia& video) {
-  if (video.is_list) return AddList(video);
-  const Medium& part = video.parts[0];
+absl::Status MediaProbe::AddStream(const RecordMedium& stream) {
+  const Medium& part = stream.parts[0];
   std::string name = Printable(part.name);
+  const auto add_opened =
+      [&](const absl::StatusOr<RawMedium>& raw) -> absl::Status {
+    BALLAST_RETURN_IF_ERROR(raw.status());
+    BALLAST_ASSIGN_OR_RETURN(const StreamFacts facts, GetFacts(*raw, stream));
+    facts_.videos.push_back(facts);
+    return absl::OkStatus();
+  };
+  const auto add_range = [&](const File& file,
+                             ByteRange range) -> absl::Status {
+    BALLAST_RETURN_IF_ERROR(CheckStream(options_, stream));
+    FileView view(&file);
+    // Loads one version, for the hash and for the facts.
+    if (view.object() != nullptr && range.size <= kMaxSampleBytes) {
+      BALLAST_RETURN_IF_ERROR(view.Load({range}));
+    }
+    BALLAST_ASSIGN_OR_RETURN(
+        const std::string head,
+        view.ReadAt(range.offset,
+                    std::min<uint64_t>(range.size, ImagesHash::kHeadBytes)));
+    hash_.Add(range.size, head);
+    return add_opened(OpenMedium(stream.kind, view, range.offset, range.size));
+  };
   const auto add = [&]() -> absl::Status {
-    const auto add_range = [&](const File& file,
-                               ByteRange range) -> absl::Status {
-      BALLAST_RETURN_IF_ERROR(CheckVideo(options_, video));
-      FileView view(&file);
-      // Loads one version, for the hash and for the facts.
-      if (view.object() != nullptr && range.size <= kMaxSampleBytes) {
-        BALLAST_RETURN_IF_ERROR(view.Load({range}));
-      }
-      BALLAST_ASSIGN_OR_RETURN(
-          const std::string head,
-          view.ReadAt(range.offset,
-                      std::min<uint64_t>(range.size, ImagesHash::kHeadBytes)));
-      hash_.Add(range.size, head);
-      BALLAST_ASSIGN_OR_RETURN(const RawVideo raw,
-                               OpenVideo(view, range.offset, range.size));
-      BALLAST_ASSIGN_OR_RETURN(const IndexedVideo facts, GetFacts(raw, video));
-      facts_.videos.push_back(facts);
-      return absl::OkStatus();
-    };
     if (const auto* range = std::get_if<ByteRange>(&part.place)) {
       return add_range(file_, *range);
     }
     if (const auto* bytes = std::get_if<absl::string_view>(&part.place)) {
-      BALLAST_RETURN_IF_ERROR(CheckVideo(options_, video));
+      BALLAST_RETURN_IF_ERROR(CheckStream(options_, stream));
       hash_.Add(bytes->size(), bytes->substr(0, ImagesHash::kHeadBytes));
-      BALLAST_ASSIGN_OR_RETURN(const RawVideo raw, VideoInMemory(*bytes, name));
-      BALLAST_ASSIGN_OR_RETURN(const IndexedVideo facts, GetFacts(raw, video));
-      facts_.videos.push_back(facts);
-      return absl::OkStatus();
+      return add_opened(MediumInMemory(stream.kind, *bytes, name));
     }
     const auto* named = std::get_if<MediumPath>(&part.place);
     if (named == nullptr) {
       return absl::InternalError("a video in pieces is not indexed");
     }
-    BALLAST_ASSIGN_OR_RETURN(const File file,
-                             Open(video.is_audio ? "audio" : "video", *named));
+    BALLAST_ASSIGN_OR_RETURN(const File file, Open(stream.kind, *named));
     name = file.path();
     return add_range(file, {0, file.stamp().size});
   };
@@ -308,8 +313,15 @@ absl::Status MediaProbe::AddVideo(const VideoMedia& video) {
   return added.ok() || name.empty() ? added : Annotate(added, name);
 }
 
+absl::Status MediaProbe::Add(const RecordMedium& medium) {
+  if (medium.kind == MediumKind::kImage) return AddImage(medium.parts[0]);
+  return medium.is_list ? AddList(medium) : AddStream(medium);
+}
+
 absl::Status CheckMarks(const Record& record) {
-  if (!record.videos.empty()) return absl::OkStatus();
+  if (record.count(MediumKind::kImage) < record.media.size()) {
+    return absl::OkStatus();
+  }
   switch (record.text_format) {
     case RawSample::TextFormat::kConversation:
       return CheckConversation(record.text);
@@ -321,89 +333,96 @@ absl::Status CheckMarks(const Record& record) {
 }
 
 absl::Status CheckPlaces(const Record& record) {
-  std::vector<std::optional<absl::string_view>> images, videos, clips;
-  for (const Medium& image : record.images) images.push_back(image.name);
-  for (const VideoMedia& video : record.videos) {
-    (video.is_audio ? clips : videos).push_back(video.parts[0].name);
+  std::vector<std::optional<absl::string_view>> names[kMediumKinds];
+  bool any_twice = false;
+  for (const RecordMedium& medium : record.media) {
+    auto& of_kind = names[static_cast<size_t>(medium.kind)];
+    of_kind.push_back(medium.parts[0].name);
+    any_twice |= of_kind.size() > 1;
   }
   if (record.text_format != RawSample::TextFormat::kConversation ||
-      std::max({images.size(), videos.size(), clips.size()}) < 2) {
+      !any_twice) {
     return absl::OkStatus();
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<MediaPlace> places,
                            ReadMediaPlaces(record.text));
-  BALLAST_RETURN_IF_ERROR(
-      CheckNames("image", GetPaths("image", places), images, /*of=*/""));
-  BALLAST_RETURN_IF_ERROR(CheckNames(
-      "video", GetPaths("video", places, /*or_images=*/images.empty()), videos,
-      /*of=*/""));
-  return CheckNames("audio", GetPaths("audio", places), clips, /*of=*/"");
-}
-
-namespace {
-
-// Gives each medium its part of the conversation, if it has parts of `type`.
-absl::Status NameParts(absl::string_view type, std::vector<JsonVideo> parts,
-                       absl::Span<VideoMedia> media) {
-  if (parts.empty()) return absl::OkStatus();
-  if (parts.size() != media.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(parts.size(), " parts of type ", type,
-                     " in a sample with ", media.size(), "; wanted as many"));
-  }
-  for (size_t i = 0; i < parts.size(); ++i) {
-    BALLAST_RETURN_IF_ERROR(Annotate(
-        CheckPart(parts[i], media[i].is_list ? media[i].parts.size() : 0),
-        absl::StrCat(type, " ", i)));
-    media[i].named = std::move(parts[i]);
+  for (size_t k = 0; k < kMediumKinds; ++k) {
+    const auto kind = static_cast<MediumKind>(k);
+    const bool or_images = kind == MediumKind::kVideo && names[0].empty();
+    BALLAST_RETURN_IF_ERROR(CheckNames(
+        MediumName(kind), GetPaths(MediumName(kind), places, or_images),
+        names[k], /*of=*/""));
   }
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
-                       absl::Span<VideoMedia> media) {
-  if (format != RawSample::TextFormat::kConversation) return absl::OkStatus();
-  size_t videos = 0;
-  while (videos < media.size() && !media[videos].is_audio) ++videos;
-  if (videos < media.size()) {
-    BALLAST_ASSIGN_OR_RETURN(auto parts, ReadAudioParts(text));
-    BALLAST_RETURN_IF_ERROR(
-        NameParts("audio", std::move(parts), media.subspan(videos)));
+absl::Status NameClips(MediumKind kind, Record* record) {
+  const size_t count = record->count(kind);
+  if (record->text_format != RawSample::TextFormat::kConversation ||
+      count == 0) {
+    return absl::OkStatus();
   }
-  if (videos == 0) return absl::OkStatus();
-  BALLAST_ASSIGN_OR_RETURN(auto parts, ReadVideoParts(text));
-  return NameParts("video", std::move(parts), media.first(videos));
+  BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> parts,
+                           kind == MediumKind::kAudio
+                               ? ReadAudioParts(record->text)
+                               : ReadVideoParts(record->text));
+  if (parts.empty()) return absl::OkStatus();
+  if (parts.size() != count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(parts.size(), " parts of type ", MediumName(kind),
+                     " in a sample with ", count, "; wanted as many"));
+  }
+  size_t i = 0;
+  for (RecordMedium& medium : record->media) {
+    if (medium.kind != kind) continue;
+    BALLAST_RETURN_IF_ERROR(
+        Annotate(CheckPart(parts[i], medium.is_list ? medium.parts.size() : 0),
+                 absl::StrCat(MediumName(kind), " ", i)));
+    medium.named = std::move(parts[i++]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NameClips(Record* record) {
+  BALLAST_RETURN_IF_ERROR(NameClips(MediumKind::kAudio, record));
+  return NameClips(MediumKind::kVideo, record);
 }
 
 absl::Status AddAudioOfVideos(absl::Span<const uint32_t> videos_before,
-                              std::vector<VideoMedia>* media) {
-  size_t videos = 0;
-  while (videos < media->size() && !(*media)[videos].is_audio) ++videos;
-  std::vector<VideoMedia> heard(media->begin(), media->begin() + videos);
-  size_t clip = 0;  // the next that is of no video
+                              std::vector<RecordMedium>* media) {
+  const auto clips = std::find_if(
+      media->begin(), media->end(),
+      [](const auto& one) { return one.kind == MediumKind::kAudio; });
+  const std::vector<RecordMedium> others(media->begin(), clips);
+  std::vector<RecordMedium> heard;
+  auto clip = clips;  // the next that is of no video
   const auto add_clips = [&](size_t before) {
-    for (; videos + clip < media->size(); ++clip) {
-      const size_t wanted =
-          clip < videos_before.size() ? videos_before[clip] : videos;
-      if (wanted > before) return;
-      heard.push_back(std::move((*media)[videos + clip]));
+    for (; clip != media->end(); ++clip) {
+      const size_t number = clip - clips;
+      if (number < videos_before.size() && videos_before[number] > before) {
+        return;
+      }
+      if (number >= videos_before.size() && before != SIZE_MAX) return;
+      heard.push_back(std::move(*clip));
     }
   };
-  for (size_t i = 0; i < videos; ++i) {
-    if ((*media)[i].is_list) {
+  size_t videos = 0;
+  for (const RecordMedium& video : others) {
+    if (video.kind != MediumKind::kVideo) continue;
+    if (video.is_list) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "video ", i,
+          "video ", videos,
           ": a list of pictures has no audio (model.video.use_audio_in_video); "
           "wanted a video file"));
     }
-    add_clips(i);
-    heard.push_back((*media)[i]);
-    heard.back().is_audio = heard.back().is_in_video = true;
+    add_clips(videos++);
+    heard.push_back(video);
+    heard.back().kind = MediumKind::kAudio;
+    heard.back().is_in_video = true;
   }
-  add_clips(videos);
-  *media = std::move(heard);
+  add_clips(SIZE_MAX);
+  *media = others;
+  std::move(heard.begin(), heard.end(), std::back_inserter(*media));
   return absl::OkStatus();
 }
 

@@ -28,7 +28,7 @@ struct ImageFactsView {
   absl::Span<const ImageMark> marks;
   // One for each image, or empty: none is clean.
   absl::Span<const uint64_t> content_hashes;
-  absl::Span<const IndexedVideo> videos = {};
+  absl::Span<const StreamFacts> videos = {};
   // For each video: the number of its sample, ascending. Empty: all are of the
   // first.
   absl::Span<const uint64_t> video_samples = {};
@@ -56,19 +56,18 @@ Record GetTarRecord(const Sample& sample, const Content& content,
     return Medium{part.name, ByteRange{part.data, part.size}};
   };
   for (const auto& image : content.images) {
-    record.images.push_back(get_medium(image));
+    record.Add(MediumKind::kImage, get_medium(image));
   }
   for (const auto& video : content.videos) {
-    VideoMedia& media = record.videos.emplace_back();
+    RecordMedium& media = record.media.emplace_back();
+    media.kind = MediumKind::kVideo;
     media.is_list = video.is_list;
     for (const auto& part : video.parts) {
       media.parts.push_back(get_medium(part));
     }
   }
   for (const auto& clip : content.clips) {
-    VideoMedia& media = record.videos.emplace_back();
-    media.is_audio = true;
-    media.parts.push_back(get_medium(clip));
+    record.Add(MediumKind::kAudio, get_medium(clip));
   }
   return record;
 }
@@ -78,7 +77,7 @@ struct ImageFacts {
   std::vector<ImageMark> marks;
   // May be shorter than the others: missing hashes are 0.
   std::vector<uint64_t> content_hashes;
-  std::vector<IndexedVideo> videos;
+  std::vector<StreamFacts> videos;
   std::vector<uint64_t> video_samples;  // as in ImageFactsView
   std::vector<uint64_t> video_hashes;   // as content_hashes
   std::vector<uint32_t> times;          // as in ImageFactsView
@@ -130,14 +129,13 @@ class MediaProbe {
         left_(left),
         check_size_(std::move(check_size)) {}
 
-  // Adds the next image, or the next video or clip of audio with the clip and
-  // rate that the record says. Errors: INVALID_ARGUMENT (as ProbeImage and
+  // Adds the next medium; a video or clip of audio with the clip and rate that
+  // the record says. Errors: INVALID_ARGUMENT (as ProbeImage and
   // options.read_video; a clip that ends before it starts; pictures of several
   // sizes; a model without videos; too many bytes); of a file that is missing
   // its kind (data_fault.h), and the archive that is in its place; as
   // File::ReadAt; of `check_size`.
-  absl::Status AddImage(const Medium& image);
-  absl::Status AddVideo(const VideoMedia& video);
+  absl::Status Add(const RecordMedium& medium);
 
   const ImageFacts& facts() const { return facts_; }
   // IndexSampleRecord::image_check of what was added.
@@ -152,14 +150,15 @@ class MediaProbe {
     uint64_t content_hash = 0;  // 0 unless options.hash
     std::string name;           // for messages
   };
-  // `kind` is "image", "video" or "audio", for messages.
-  absl::StatusOr<Probed> Probe(absl::string_view kind, const Medium& image);
-  absl::StatusOr<Probed> ProbeNamed(absl::string_view kind,
-                                    const MediumPath& named);
-  absl::StatusOr<File> Open(absl::string_view kind, const MediumPath& named);
-  absl::Status AddList(const VideoMedia& video);
-  absl::StatusOr<IndexedVideo> GetFacts(const RawVideo& raw,
-                                        const VideoMedia& video);
+  // `kind`, also of a picture's video, is for messages.
+  absl::StatusOr<Probed> Probe(MediumKind kind, const Medium& image);
+  absl::StatusOr<Probed> ProbeNamed(MediumKind kind, const MediumPath& named);
+  absl::StatusOr<File> Open(MediumKind kind, const MediumPath& named);
+  absl::Status AddImage(const Medium& image);
+  absl::Status AddList(const RecordMedium& video);
+  absl::Status AddStream(const RecordMedium& stream);
+  absl::StatusOr<StreamFacts> GetFacts(const RawMedium& raw,
+                                       const RecordMedium& stream);
 
   const IndexOptions& options_;
   const File& file_;
@@ -186,8 +185,9 @@ absl::Status CheckPlaces(const Record& record);
 // that the parts of its conversation name. Errors: INVALID_ARGUMENT (another
 // number of parts; a part of pictures for a file, or the other way round;
 // another number of pictures; as ReadVideoParts).
-absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
-                       absl::Span<VideoMedia> media);
+absl::Status NameClips(Record* record);
+// The same for media of one kind.
+absl::Status NameClips(MediumKind kind, Record* record);
 
 // Adds the audio of each video of a record to its media, as clips with the
 // video's own start and end (model.video.use_audio_in_video), among its other
@@ -195,7 +195,7 @@ absl::Status NameClips(RawSample::TextFormat format, absl::string_view text,
 // other clip, the videos before it; without an entry it is after all. Errors:
 // INVALID_ARGUMENT (a list of pictures).
 absl::Status AddAudioOfVideos(absl::Span<const uint32_t> videos_before,
-                              std::vector<VideoMedia>* media);
+                              std::vector<RecordMedium>* media);
 
 }  // namespace ballast
 

@@ -62,9 +62,9 @@ void Put(const std::vector<IndexSampleRecord>& records,
 
 absl::Status Take(const v1::ScanRecord::Samples& from,
                   std::vector<IndexSampleRecord>* records, ImageFacts* images) {
-  const auto times_of = [](const std::vector<IndexedVideo>& videos) {
+  const auto times_of = [](const std::vector<StreamFacts>& videos) {
     size_t times = 0;
-    for (const IndexedVideo& video : videos) times += video.times();
+    for (const StreamFacts& video : videos) times += video.times();
     return times;
   };
   if (!TakeEntries(from.records(), records) ||

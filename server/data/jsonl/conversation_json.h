@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/sample/raw_video.h"
+#include "server/sample/medium.h"
 #include "server/sample/sample_source.h"
 
 // Its header takes a second to read.

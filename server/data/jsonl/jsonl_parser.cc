@@ -42,10 +42,11 @@ absl::StatusOr<Record> GetRecord(std::string text, uint64_t offset,
     if (has_fields) record.fields = std::move(text);
   }
   for (std::string& path : found.images) {
-    record.images.push_back({"", MediumPath{std::move(path)}});
+    record.Add(MediumKind::kImage, {"", MediumPath{std::move(path)}});
   }
   for (JsonVideo& video : found.videos) {
-    VideoMedia& media = record.videos.emplace_back();
+    RecordMedium& media = record.media.emplace_back();
+    media.kind = MediumKind::kVideo;
     media.is_list = !video.frames.empty();
     for (const std::string& path : video.frames) {
       media.parts.push_back({"", MediumPath{path}});
@@ -54,10 +55,8 @@ absl::StatusOr<Record> GetRecord(std::string text, uint64_t offset,
     media.named = std::move(video);
   }
   for (JsonVideo& clip : found.clips) {
-    VideoMedia& media = record.videos.emplace_back();
-    media.is_audio = true;
-    media.parts.push_back({"", MediumPath{clip.path}});
-    media.named = std::move(clip);
+    record.Add(MediumKind::kAudio, {"", MediumPath{clip.path}});
+    record.media.back().named = std::move(clip);
   }
   return record;
 }

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/sample/raw_video.h"
+#include "server/sample/medium.h"
 
 // The videos and clips of audio of a conversation's JSON. All functions return
 // INVALID_ARGUMENT with the reason.

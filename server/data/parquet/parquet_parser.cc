@@ -35,14 +35,9 @@ absl::Status NameRowClips(Record* record) {
   if (record->text_format != RawSample::TextFormat::kConversation) {
     return absl::OkStatus();
   }
-  size_t count = 0;
-  while (count < record->videos.size() && !record->videos[count].is_audio) {
-    ++count;
-  }
-  const auto audios = absl::MakeSpan(record->videos).subspan(count);
-  BALLAST_RETURN_IF_ERROR(NameClips(record->text_format, record->text, audios));
-  const auto videos = absl::MakeSpan(record->videos).first(count);
-  if (videos.empty()) return absl::OkStatus();
+  BALLAST_RETURN_IF_ERROR(NameClips(MediumKind::kAudio, record));
+  const size_t videos = record->count(MediumKind::kVideo);
+  if (videos == 0) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> clips,
                            ReadVideoParts(record->text));
   const bool any =
@@ -50,12 +45,15 @@ absl::Status NameRowClips(Record* record) {
         return clip.start.has_value() || clip.end.has_value() || clip.fps > 0;
       });
   if (!any) return absl::OkStatus();
-  if (clips.size() != videos.size()) {
+  if (clips.size() != videos) {
     return DataFaultError(absl::StrCat(
         clips.size(), " parts of type video, one with a clip or a rate, and ",
-        videos.size(), " videos; wanted as many"));
+        videos, " videos; wanted as many"));
   }
-  for (size_t i = 0; i < clips.size(); ++i) videos[i].named = clips[i];
+  auto clip = clips.begin();
+  for (RecordMedium& medium : record->media) {
+    if (medium.kind == MediumKind::kVideo) medium.named = std::move(*clip++);
+  }
   return absl::OkStatus();
 }
 
@@ -280,29 +278,29 @@ absl::StatusOr<Record> GetRecord(const RowReader::Place& place,
   record.fields = std::move(found.fields);
   if (found.is_document) record.text_format = RawSample::TextFormat::kPlain;
   for (const ParquetImage& image : found.images) {
-    Medium& medium = record.images.emplace_back();
-    medium.name = absl::StrCat("image ", record.images.size());
+    Medium medium = {absl::StrCat("image ", record.media.size() + 1), {}};
     if (image.pieces.empty()) {
       medium.place = image.bytes;
     } else {
       medium.place = MediumPieces{image.size, image.pieces, image.others};
     }
+    record.Add(MediumKind::kImage, std::move(medium));
   }
-  const auto add = [&record](std::vector<ParquetVideo>& media, bool is_audio) {
+  const auto add = [&record](std::vector<ParquetVideo>& media,
+                             MediumKind kind) {
     for (size_t i = 0; i < media.size(); ++i) {
-      VideoMedia& added = record.videos.emplace_back();
-      added.is_audio = is_audio;
-      Medium& medium = added.parts.emplace_back();
+      Medium medium;
       if (media[i].path.empty()) {
-        medium.name = absl::StrCat(is_audio ? "audio " : "video ", i + 1);
+        medium.name = absl::StrCat(MediumName(kind), " ", i + 1);
         medium.place = media[i].bytes;
       } else {
         medium.place = MediumPath{std::move(media[i].path)};
       }
+      record.Add(kind, std::move(medium));
     }
   };
-  add(found.videos, /*is_audio=*/false);
-  add(found.audios, /*is_audio=*/true);
+  add(found.videos, MediumKind::kVideo);
+  add(found.audios, MediumKind::kAudio);
   return record;
 }
 

@@ -66,8 +66,7 @@ absl::Status AddSample(const File& file, const WebDatasetSample& sample,
     return absl::InvalidArgumentError(absl::StrCat(
         "its members span ", span, " bytes, wanted at most ", kMaxSampleSpan));
   }
-  BALLAST_RETURN_IF_ERROR(NameClips(record.text_format, record.text,
-                                    absl::MakeSpan(record.videos)));
+  BALLAST_RETURN_IF_ERROR(NameClips(&record));
   return scanner.AddRecord(std::move(record), file, /*media=*/nullptr);
 }
 

@@ -43,83 +43,78 @@ absl::string_view TextExtension(RawSample::TextFormat format) {
   }
 }
 
-// Adds the videos of a sample.
-absl::Status AddVideos(const RawSample& sample, const std::string& key,
-                       TarWriter* tar) {
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < sample.videos.size(); ++i) {
-    const RawVideo& video = sample.videos[i];
-    const auto refused = [&](const auto&... why) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(sample.name, ": video ", i, " ", why...));
-    };
-    bytes += video.size;
-    // Headers and padding take the rest.
-    if (bytes > kMaxSampleSpan / 2) {
-      return refused("ends at ", bytes, " bytes of its sample; at most ",
-                     kMaxSampleSpan / 2,
-                     " have room: train on the source as it is");
-    }
-    if (video.fd == nullptr) {
-      for (size_t k = 0; k < video.pictures.size(); ++k) {
-        const absl::string_view extension = ImageExtension(video.pictures[k]);
-        if (extension.empty()) {
-          return refused("has picture ", k,
-                         ", which is neither JPEG, PNG nor WebP, and has no "
-                         "name in a WebDataset");
-        }
-        BALLAST_RETURN_IF_ERROR(
-            tar->Add(absl::StrCat(key, ".", i, ".", k, ".", extension),
-                     video.pictures[k]));
-      }
-      continue;
-    }
-    std::string head(std::min<uint64_t>(video.size, kVideoHead), '\0');
-    const ssize_t read = pread(video.fd->get(), head.data(), head.size(),
-                               static_cast<off_t>(video.offset));
-    if (read < 0) return FileError(errno, "read a video of", sample.name);
-    const absl::string_view extension =
-        VideoExtension(absl::string_view(head).substr(0, read));
+// Adds the pictures of a list.
+absl::Status AddPictures(const RawMedium& list, const std::string& name,
+                         const std::string& key, TarWriter* tar) {
+  for (size_t k = 0; k < list.pictures.size(); ++k) {
+    const absl::string_view extension = ImageExtension(list.pictures[k]);
     if (extension.empty()) {
-      return refused(
-          "is neither MP4, MOV, WebM, Matroska nor AVI, and has no name in a "
-          "WebDataset");
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, " has picture ", k,
+          ", which is neither JPEG, PNG nor WebP, and has no name in a "
+          "WebDataset"));
     }
-    const std::string place =
-        sample.videos.size() > 1 ? absl::StrCat(".", i) : "";
     BALLAST_RETURN_IF_ERROR(
-        tar->AddFrom(absl::StrCat(key, place, ".", extension), video.fd->get(),
-                     video.offset, video.size));
-    BALLAST_RETURN_IF_ERROR(Annotate(CheckUnchanged(video),
-                                     absl::StrCat(sample.name, ": video ", i)));
+        tar->Add(absl::StrCat(key, ".", k, ".", extension), list.pictures[k]));
   }
   return absl::OkStatus();
 }
 
-// Adds the clips of audio of a sample.
-absl::Status AddClips(const RawSample& sample, const std::string& key,
-                      TarWriter* tar) {
+// Adds the file of a video or a clip.
+absl::Status AddStream(const RawMedium& stream, const std::string& name,
+                       const std::string& key, TarWriter* tar) {
+  std::string head(std::min<uint64_t>(stream.size, kVideoHead), '\0');
+  const ssize_t read = pread(stream.fd->get(), head.data(), head.size(),
+                             static_cast<off_t>(stream.offset));
+  if (read < 0) return FileError(errno, "read", name);
+  head.resize(read);
+  const absl::string_view extension = stream.kind == MediumKind::kVideo
+                                          ? VideoExtension(head)
+                                          : AudioExtension(head);
+  if (extension.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name,
+        " is neither MP4, MOV, WebM, Matroska nor AVI, and has no name in a "
+        "WebDataset"));
+  }
+  BALLAST_RETURN_IF_ERROR(tar->AddFrom(absl::StrCat(key, ".", extension),
+                                       stream.fd->get(), stream.offset,
+                                       stream.size));
+  return Annotate(CheckUnchanged(stream), name);
+}
+
+// Adds the media of a kind, of which all together have at most `most` bytes
+// where they are not images: headers and padding take the rest.
+absl::Status AddMedia(const RawSample& sample, MediumKind kind, uint64_t most,
+                      const std::string& key, TarWriter* tar) {
+  const std::vector<const RawMedium*> media = sample.of(kind);
   uint64_t bytes = 0;
-  for (size_t i = 0; i < sample.clips.size(); ++i) {
-    const RawVideo& clip = sample.clips[i];
-    const std::string name = absl::StrCat(sample.name, ": audio ", i);
-    bytes += clip.size;
-    if (bytes > kMaxSampleSpan / 4) {
+  for (size_t i = 0; i < media.size(); ++i) {
+    const RawMedium& medium = *media[i];
+    const std::string name =
+        absl::StrCat(sample.name, ": ", MediumName(kind), " ", i);
+    bytes += medium.size;
+    if (bytes > most) {
       return absl::InvalidArgumentError(absl::StrCat(
-          name, " ends at ", bytes, " bytes of its sample; at most ",
-          kMaxSampleSpan / 4, " have room: train on the source as it is"));
+          name, " ends at ", bytes, " bytes of its sample; at most ", most,
+          " have room: train on the source as it is"));
     }
-    std::string head(std::min<uint64_t>(clip.size, kVideoHead), '\0');
-    const ssize_t read = pread(clip.fd->get(), head.data(), head.size(),
-                               static_cast<off_t>(clip.offset));
-    if (read < 0) return FileError(errno, "read a clip of", sample.name);
-    const std::string place =
-        sample.clips.size() > 1 ? absl::StrCat(".", i) : "";
-    BALLAST_RETURN_IF_ERROR(tar->AddFrom(
-        absl::StrCat(key, place, ".",
-                     AudioExtension(absl::string_view(head).substr(0, read))),
-        clip.fd->get(), clip.offset, clip.size));
-    BALLAST_RETURN_IF_ERROR(Annotate(CheckUnchanged(clip), name));
+    const std::string numbered = absl::StrCat(key, ".", i);
+    const std::string& named = media.size() > 1 ? numbered : key;
+    if (kind != MediumKind::kImage) {
+      BALLAST_RETURN_IF_ERROR(medium.fd == nullptr
+                                  ? AddPictures(medium, name, numbered, tar)
+                                  : AddStream(medium, name, named, tar));
+      continue;
+    }
+    const absl::string_view extension = ImageExtension(medium.file());
+    if (extension.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name,
+          " is neither JPEG, PNG nor WebP, and has no name in a WebDataset"));
+    }
+    BALLAST_RETURN_IF_ERROR(
+        tar->Add(absl::StrCat(named, ".", extension), medium.file()));
   }
   return absl::OkStatus();
 }
@@ -135,20 +130,12 @@ absl::Status AddSample(const RawSample& sample, uint64_t ordinal,
         "them"));
   }
   const std::string key = absl::StrFormat("%09d", ordinal);
-  for (size_t i = 0; i < sample.images.size(); ++i) {
-    const absl::string_view extension = ImageExtension(sample.images[i]);
-    if (extension.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          sample.name, ": image ", i,
-          " is neither JPEG, PNG nor WebP, and has no name in a WebDataset"));
-    }
-    const std::string place =
-        sample.images.size() > 1 ? absl::StrCat(".", i) : "";
-    BALLAST_RETURN_IF_ERROR(
-        tar->Add(absl::StrCat(key, place, ".", extension), sample.images[i]));
-  }
-  BALLAST_RETURN_IF_ERROR(AddVideos(sample, key, tar));
-  BALLAST_RETURN_IF_ERROR(AddClips(sample, key, tar));
+  BALLAST_RETURN_IF_ERROR(
+      AddMedia(sample, MediumKind::kImage, UINT64_MAX, key, tar));
+  BALLAST_RETURN_IF_ERROR(
+      AddMedia(sample, MediumKind::kVideo, kMaxSampleSpan / 2, key, tar));
+  BALLAST_RETURN_IF_ERROR(
+      AddMedia(sample, MediumKind::kAudio, kMaxSampleSpan / 4, key, tar));
   return tar->Add(absl::StrCat(key, ".", TextExtension(sample.text_format)),
                   sample.text_format == RawSample::TextFormat::kPair
                       ? GetPairRecord(sample.text)
@@ -244,20 +231,23 @@ class Repacking {
       BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                                source_.index().sample(i));
       // The audio of videos is in their files.
-      for (size_t k = indexed.clips.size(); k-- > 0;) {
-        if (!indexed.clips[k].is_in_video()) continue;
-        sample->clips.erase(sample->clips.begin() + k);
+      std::vector<RawMedium> own;
+      auto medium = sample->media.begin();
+      for (const IndexedMedium& of_index : indexed.media) {
+        const bool is_heard =
+            of_index.stream != nullptr && of_index.stream->is_in_video();
+        if (!is_heard) own.push_back(std::move(*medium));
+        ++medium;
       }
+      sample->media = std::move(own);
       BALLAST_RETURN_IF_ERROR(AddSample(*sample, i, writer.get()));
       ++written->samples;
-      written->images += sample->images.size();
-      written->videos += sample->videos.size();
       written->bytes += sample->text.size();
-      for (const std::string& image : sample->images) {
-        written->bytes += image.size();
+      for (const RawMedium& each : sample->media) {
+        written->images += each.kind == MediumKind::kImage;
+        written->videos += each.kind == MediumKind::kVideo;
+        written->bytes += each.file().size() + each.size;
       }
-      for (const RawVideo& video : sample->videos) written->bytes += video.size;
-      for (const RawVideo& clip : sample->clips) written->bytes += clip.size;
     }
     BALLAST_RETURN_IF_ERROR(writer->Finish());
     BALLAST_RETURN_IF_ERROR(writer->Sync());

@@ -21,6 +21,7 @@
 #include "server/files/storage.h"
 #include "server/job/index_sources.h"
 #include "server/job/job_setup.h"
+#include "tests/fakes/read_sample.h"
 #include "tests/fakes/test_certificates.h"
 #include "tests/integration/storage/s3_process.h"
 
@@ -132,7 +133,7 @@ class S3SourcesTest : public ::testing::Test {
         samples.push_back("fault: " + sample->fault().reason());
       } else {
         std::string all = (*sample)->text;
-        for (const std::string& image : (*sample)->images) {
+        for (const std::string& image : Images(**sample)) {
           absl::StrAppend(&all, "\n", image.size(), "\n", image);
         }
         samples.push_back(std::move(all));

@@ -146,8 +146,8 @@ class CachedSourceTest : public ::testing::TestWithParam<v1::Source::Format> {
     }
     ASSERT_TRUE(sample.ok()) << sample.status();
     ASSERT_TRUE(sample->ok()) << sample->fault().reason();
-    EXPECT_TRUE((*sample)->image(0) == GetImage(i)) << i;
-    EXPECT_EQ((*sample)->image(0).data() == place.data(), encoded);
+    EXPECT_TRUE((*sample)->media[0].file() == GetImage(i)) << i;
+    EXPECT_EQ((*sample)->media[0].file().data() == place.data(), encoded);
   }
   void ExpectText(const FileSource& source, uint64_t i) {
     const auto sample = source.Read(i, {.text = true, .images = false});
@@ -393,7 +393,7 @@ TEST(MediaInStoreTest, ReadsMediaThatWereRestored) {
   const auto sample = read();
   ASSERT_TRUE(sample.ok()) << sample.status();
   ASSERT_TRUE(sample->ok()) << sample->fault().reason();
-  EXPECT_EQ((*sample)->image(0), FakeImage(4, 4));
+  EXPECT_EQ((*sample)->media[0].file(), FakeImage(4, 4));
 }
 
 // What was removed by hand seems to be here. Nobody fetches it ahead, and who

@@ -73,12 +73,12 @@ class CookedParserTest : public ::testing::Test {
       ASSERT_TRUE(a.ok()) << a.status();
       ASSERT_TRUE(b.ok()) << b.status();
       EXPECT_EQ(Json::parse(a->text), Json::parse(b->text));
-      EXPECT_EQ(a->images, b->images);
+      EXPECT_EQ(Images(*a), Images(*b));
       EXPECT_EQ(a->text_format, b->text_format);
       const auto sizes = [](const SampleSource& source, uint64_t n) {
         std::vector<std::pair<uint32_t, uint32_t>> all;
         const auto sample = source.index().sample(n);
-        for (const ImageSize& size : sample->images) {
+        for (const ImageSize& size : sample->media.images()) {
           all.push_back({size.width, size.height});
         }
         return all;
@@ -139,7 +139,7 @@ TEST_F(CookedParserTest, LinesAreAsWrittenBeforehand) {
     ASSERT_TRUE(b.ok()) << b.status();
     EXPECT_EQ(Json::parse(a->text)["messages"],
               Json::parse(b->text)["messages"]);
-    EXPECT_EQ(a->images, b->images);
+    EXPECT_EQ(Images(*a), Images(*b));
     EXPECT_EQ(a->name, absl::StrCat("raw.jsonl:", i + 1));
   }
 }

@@ -106,7 +106,7 @@ absl::StatusOr<ImageSize> ReadFakeImage(absl::string_view bytes) {
 
 absl::StatusOr<TextLengths> MeasureBytes(const RawSample& sample,
                                          absl::Span<const ImageSize> images) {
-  EXPECT_TRUE(sample.images.empty());
+  EXPECT_TRUE(sample.media.empty());
   if (absl::StrContains(sample.text, "unmeasurable")) {
     return absl::OutOfRangeError("unmeasurable");
   }

@@ -26,7 +26,7 @@ std::string FakeVideo(uint32_t frames, size_t behind) {
   return bytes;
 }
 
-std::string GetBytes(const RawVideo& video) {
+std::string GetBytes(const RawMedium& video) {
   std::string bytes(video.size, '\0');
   EXPECT_NE(video.fd, nullptr);
   if (video.fd == nullptr) return "";
@@ -36,13 +36,13 @@ std::string GetBytes(const RawVideo& video) {
   return bytes;
 }
 
-absl::StatusOr<IndexedVideo> ReadFakeVideo(const RawVideo& video) {
+absl::StatusOr<StreamFacts> ReadFakeVideo(const RawMedium& video) {
   const std::string bytes = GetBytes(video);
   if (bytes.size() < kHead.size() + sizeof(uint32_t) ||
       absl::string_view(bytes).substr(0, kHead.size()) != kHead) {
     return absl::InvalidArgumentError("no video");
   }
-  IndexedVideo facts = {};
+  StreamFacts facts = {};
   std::memcpy(&facts.frames, bytes.data() + kHead.size(), sizeof(facts.frames));
   facts.fps = 30;
   facts.width = 8;
@@ -50,9 +50,9 @@ absl::StatusOr<IndexedVideo> ReadFakeVideo(const RawVideo& video) {
   return facts;
 }
 
-absl::StatusOr<IndexedVideo> ReadFakeAudio(const RawVideo& file) {
-  absl::StatusOr<IndexedVideo> facts = ReadFakeVideo(file);
-  if (facts.ok()) facts->flags |= IndexedVideo::kIsAudio;
+absl::StatusOr<StreamFacts> ReadFakeAudio(const RawMedium& file) {
+  absl::StatusOr<StreamFacts> facts = ReadFakeVideo(file);
+  if (facts.ok()) facts->flags |= StreamFacts::kIsAudio;
   return facts;
 }
 

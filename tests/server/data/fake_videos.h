@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/data/index/index_options.h"
-#include "server/sample/raw_video.h"
+#include "server/sample/medium.h"
 #include "server/sample/source_index.h"
 
 namespace ballast {
@@ -17,14 +17,14 @@ namespace ballast {
 std::string FakeVideo(uint32_t frames, size_t behind = 0);
 
 // The bytes of an open video.
-std::string GetBytes(const RawVideo& video);
+std::string GetBytes(const RawMedium& video);
 
 // Reads FakeVideos, of 8x6 pixels at 30 frames a second. INVALID_ARGUMENT ("no
 // video") if the bytes are something else.
-absl::StatusOr<IndexedVideo> ReadFakeVideo(const RawVideo& video);
+absl::StatusOr<StreamFacts> ReadFakeVideo(const RawMedium& video);
 
 // The same bytes as a clip of audio.
-absl::StatusOr<IndexedVideo> ReadFakeAudio(const RawVideo& file);
+absl::StatusOr<StreamFacts> ReadFakeAudio(const RawMedium& file);
 
 // FakeOptions with ReadFakeVideo and ReadFakeAudio.
 IndexOptions FakeVideoOptions();

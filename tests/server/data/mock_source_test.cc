@@ -57,7 +57,7 @@ std::unique_ptr<MockSource> OpenOrFail(const v1::Config& config) {
 
 uint64_t TotalOf(const IndexedSample& sample, const v1::Model& model) {
   return sample.text_tokens +
-         *ModelImages::Create(model)->Placeholders(sample.images);
+         *ModelImages::Create(model)->Placeholders(sample.media.images());
 }
 
 std::vector<int32_t> IdsOf(const std::string& bytes) {
@@ -98,7 +98,7 @@ TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
     if (total == length) continue;
     // Covers its images and at least one token of text.
     EXPECT_GT(total, length);
-    EXPECT_EQ(sample.text_tokens, 2 * sample.images.size() + 1);
+    EXPECT_EQ(sample.text_tokens, 2 * sample.media.images().size() + 1);
     EXPECT_EQ(sample.label_tokens, 1);
     ++longer;
   }
@@ -119,18 +119,18 @@ void ExpectSamplesMatchTheIndex(const v1::Config& config) {
     const IndexedSample indexed = *source->index().sample(i);
     const auto raw = ReadSample(*source, i, {});
     ASSERT_TRUE(raw.ok()) << raw.status();
-    const auto measured =
-        MeasureText(raw->text, TextForm::kPackedBytes, indexed.images, text);
+    const auto measured = MeasureText(raw->text, TextForm::kPackedBytes,
+                                      indexed.media.images(), text);
     ASSERT_TRUE(measured.ok()) << measured.status();
     EXPECT_EQ(measured->text_tokens, indexed.text_tokens);
     EXPECT_EQ(measured->label_tokens, indexed.label_tokens);
-    counts.insert(indexed.images.size());
-    ASSERT_EQ(raw->images.size(), indexed.images.size());
-    for (size_t k = 0; k < raw->images.size(); ++k) {
-      const auto image = ImageDecoder().Decode(raw->images[k]);
+    counts.insert(indexed.media.images().size());
+    ASSERT_EQ(raw->media.size(), indexed.media.size());
+    for (size_t k = 0; k < raw->media.size(); ++k) {
+      const auto image = ImageDecoder().Decode(raw->media[k].bytes);
       ASSERT_TRUE(image.ok()) << image.status();
-      EXPECT_EQ(image->width, indexed.images[k].width);
-      EXPECT_EQ(image->height, indexed.images[k].height);
+      EXPECT_EQ(image->width, indexed.media.images()[k].width);
+      EXPECT_EQ(image->height, indexed.media.images()[k].height);
     }
   }
   EXPECT_THAT(counts, ElementsAre(0, 1, 2, 3));
@@ -165,7 +165,7 @@ TEST(MockSourceTest, IdsComeFromTheVocabularyWithoutSpecialOnes) {
   for (uint64_t i = 0; i < 200; ++i) {
     const auto raw = ReadSample(*source, i, {.text = true, .images = false});
     ASSERT_TRUE(raw.ok()) << raw.status();
-    EXPECT_TRUE(raw->images.empty());
+    EXPECT_TRUE(Images(*raw).empty());
     const std::vector<int32_t> all = IdsOf(raw->text);
     EXPECT_EQ(all.back(), 5);
     for (size_t t = 0; t + 1 < all.size(); ++t) {
@@ -203,8 +203,8 @@ TEST(MockSourceTest, ContentDependsOnlyOnNameAndNumber) {
     ASSERT_TRUE(whole.ok());
     EXPECT_EQ(ReadSample(*b, i, {.text = true, .images = false})->text,
               whole->text);
-    EXPECT_EQ(ReadSample(*b, i, {.text = false, .images = true})->images,
-              whole->images);
+    EXPECT_EQ(Images(*ReadSample(*b, i, {.text = false, .images = true})),
+              Images(*whole));
     texts.insert(whole->text);
   }
   EXPECT_EQ(texts.size(), 50u);
@@ -227,7 +227,7 @@ TEST(MockSourceTest, ImagesStayWithinTheirBounds) {
   double pixels = 0;
   uint64_t upright = 0, squeezed = 0;
   for (uint64_t i = 0; i < source->index().size(); ++i) {
-    const auto images = source->index().sample(i)->images;
+    const auto images = source->index().sample(i)->media.images();
     ASSERT_EQ(images.size(), 2u);
     for (const ImageSize& image : images) {
       const uint64_t area = uint64_t{image.width} * image.height;

@@ -74,7 +74,7 @@ TEST_F(GuardedSourceTest, ReturnsTheSourcesSamples) {
   const auto sample = ReadSample(*source_, 5, {});
   ASSERT_TRUE(sample.ok()) << sample.status();
   EXPECT_EQ(sample->name, ReadSample(*inner_, 5, {})->name);
-  EXPECT_EQ(sample->images, ReadSample(*inner_, 5, {})->images);
+  EXPECT_EQ(Images(*sample), Images(*ReadSample(*inner_, 5, {})));
   EXPECT_EQ(&source_->index(), &inner_->index());
   EXPECT_EQ(source_->Locate(5).file, "fake.jsonl");
   EXPECT_EQ(source_->Locate(5).offset, 500u);
@@ -88,7 +88,7 @@ TEST_F(GuardedSourceTest, ReadsFromMemoryWithoutAThread) {
   const auto sample = ReadSample(*source, 5, {.text = true, .images = false});
   ASSERT_TRUE(sample.ok()) << sample.status();
   EXPECT_EQ(sample->text, ReadSample(*inner_, 5, {})->text);
-  EXPECT_TRUE(sample->images.empty());
+  EXPECT_TRUE(Images(*sample).empty());
   EXPECT_EQ(ReadSample(*source, 6, {}).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
@@ -104,17 +104,17 @@ TEST_F(GuardedSourceTest, OnlyFilesInMemoryGoToTheirPlaces) {
   };
   const ImagePlaces places = place;
   const ReadParts parts = {.text = false, .images = true, .places = &places};
-  const auto file = ReadSample(*inner_, 5, {})->images[0];
+  const auto file = Images(*ReadSample(*inner_, 5, {}))[0];
   const auto from_disk = ReadSample(*source_, 5, parts);
   ASSERT_TRUE(from_disk.ok()) << from_disk.status();
-  EXPECT_THAT(from_disk->images, ElementsAre(file));
-  EXPECT_EQ(from_disk->image(0), file);
+  EXPECT_EQ(from_disk->media[0].bytes, file);
+  EXPECT_EQ(from_disk->media[0].file(), file);
   EXPECT_EQ(memory, "");
   inner_->KeepInMemory(5);
   const auto in_memory = ReadSample(*source_, 5, parts);
   ASSERT_TRUE(in_memory.ok()) << in_memory.status();
-  EXPECT_THAT(in_memory->images, ElementsAre(""));
-  EXPECT_EQ(in_memory->image(0), file);
+  EXPECT_EQ(in_memory->media[0].bytes, "");
+  EXPECT_EQ(in_memory->media[0].file(), file);
   EXPECT_EQ(memory, file);
 }
 
@@ -206,7 +206,7 @@ TEST_F(OpenSourceTest, ReadsTars) {
   EXPECT_EQ(sample->name, "docs-0.tar: x/a");
   EXPECT_EQ(sample->text_format, RawSample::TextFormat::kConversation);
   EXPECT_EQ(sample->text, R"({"a": 1})");
-  EXPECT_THAT(sample->images, ElementsAre(FakeImage(1, 2), FakeImage(3, 4)));
+  EXPECT_THAT(Images(*sample), ElementsAre(FakeImage(1, 2), FakeImage(3, 4)));
   sample = ReadSample(*source, 1, {});
   ASSERT_TRUE(sample.ok()) << sample.status();
   EXPECT_EQ(sample->name, "docs-0.tar: " + long_name);
@@ -214,12 +214,12 @@ TEST_F(OpenSourceTest, ReadsTars) {
   EXPECT_EQ(sample->text, "hello");
   sample = ReadSample(*source, 0, {.text = true, .images = false});
   ASSERT_TRUE(sample.ok()) << sample.status();
-  EXPECT_THAT(sample->images, IsEmpty());
+  EXPECT_THAT(Images(*sample), IsEmpty());
   EXPECT_EQ(sample->text, R"({"a": 1})");
   sample = ReadSample(*source, 0, {.text = false, .images = true});
   ASSERT_TRUE(sample.ok()) << sample.status();
   EXPECT_EQ(sample->text, "");
-  EXPECT_EQ(sample->images.size(), 2);
+  EXPECT_EQ(Images(*sample).size(), 2);
   const absl::Status none = ReadSample(*source, 2, {}).status();
   EXPECT_EQ(none.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(std::string(none.message()), HasSubstr("no sample 2 of 2"));
@@ -238,12 +238,12 @@ TEST_F(OpenSourceTest, ReadsJsonl) {
   EXPECT_EQ(sample->name, "chat.jsonl:3");
   EXPECT_EQ(sample->text, line);
   EXPECT_EQ(sample->text_format, RawSample::TextFormat::kConversation);
-  EXPECT_THAT(sample->images, ElementsAre(FakeImage(3, 4), FakeImage(1, 2)));
+  EXPECT_THAT(Images(*sample), ElementsAre(FakeImage(3, 4), FakeImage(1, 2)));
   // From memory it is the same, if the file system can tell what is there.
   const auto in_memory = ReadSample(*source, 1, {.from = ReadFrom::kMemory});
   if (in_memory.ok()) {
     EXPECT_EQ(in_memory->text, line);
-    EXPECT_EQ(in_memory->images, sample->images);
+    EXPECT_EQ(Images(*in_memory), Images(*sample));
   } else {
     EXPECT_EQ(in_memory.status().code(), absl::StatusCode::kAborted);
   }
@@ -395,7 +395,7 @@ TEST_F(OpenSourceTest, SaysHowNamedMediaAreIndexedAnew) {
   ASSERT_TRUE(BuildIndex(lines_, folder_, options).ok());
   const auto source = Open(lines_);
   EXPECT_TRUE(ReadSample(*source, 0).ok());
-  EXPECT_EQ(source->index().sample(0)->images[0].width, 5u);
+  EXPECT_EQ(source->index().sample(0)->media.images()[0].width, 5u);
 }
 
 // A named image that is copied again in place is short, then whole, then has
@@ -573,7 +573,7 @@ TEST_F(OpenSourceTest, ReadsFromManyThreads) {
         const int ordinal = (i + t * 7) % kFiles;
         const auto sample = ReadSample(*source, ordinal, {});
         if (!sample.ok() || sample->text != absl::StrCat("text ", ordinal) ||
-            sample->images[0] != FakeImage(ordinal + 1, 1)) {
+            Images(*sample)[0] != FakeImage(ordinal + 1, 1)) {
           ++wrong;
         }
       }

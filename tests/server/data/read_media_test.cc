@@ -40,13 +40,13 @@ TEST(ReadMediaTest, CopiesWhatIsInMemory) {
     MediaReader reader(&*file, nullptr, 0, 100, 3, parts, &sample);
     ImagesHash wanted;
     for (const absl::string_view image : {"first", "two", "3"}) {
-      ASSERT_TRUE(reader.AddImage({"", image}).ok());
+      ASSERT_TRUE(reader.Add({.parts = {{"", image}}}).ok());
       wanted.Add(image.size(), image);
     }
-    EXPECT_EQ(sample.image(0), "first");
-    EXPECT_EQ(sample.image(1), "two");
-    EXPECT_EQ(sample.image(2), "3");
-    EXPECT_EQ(sample.images[1], each == nullptr ? "two" : "");
+    EXPECT_EQ(sample.media[0].file(), "first");
+    EXPECT_EQ(sample.media[1].file(), "two");
+    EXPECT_EQ(sample.media[2].file(), "3");
+    EXPECT_EQ(sample.media[1].bytes, each == nullptr ? "two" : "");
     EXPECT_EQ(reader.image_check(), wanted.value());
   }
   EXPECT_EQ(memory, "two");
@@ -86,11 +86,11 @@ TEST(ReadMediaTest, FilesGoToTheirPlaces) {
       const auto sample = ReadSample(
           source, 0, {.text = false, .images = true, .places = &places});
       ASSERT_TRUE(sample.ok()) << sample.status();
-      EXPECT_EQ(sample->image(0), first);
-      EXPECT_EQ(sample->image(1), second);
-      EXPECT_EQ(sample->image(taken).data(), memory.data());
-      EXPECT_EQ(sample->images[taken], "");
-      EXPECT_EQ(sample->images[1 - taken], taken == 0 ? second : first);
+      EXPECT_EQ(sample->media[0].file(), first);
+      EXPECT_EQ(sample->media[1].file(), second);
+      EXPECT_EQ(sample->media[taken].file().data(), memory.data());
+      EXPECT_EQ(sample->media[taken].bytes, "");
+      EXPECT_EQ(sample->media[1 - taken].bytes, taken == 0 ? second : first);
     }
   }
   // Damage is found wherever the bytes are.
@@ -134,13 +134,13 @@ TEST(ReadMediaTest, ClipsAreReadWithoutTheirImages) {
     const auto opened = OpenSource(format, folder, FakeKey());
     ASSERT_TRUE(opened.ok()) << opened.status();
     ReadParts parts;
-    EXPECT_EQ(ReadSample(**opened, 0, parts)->images[0], image);
+    EXPECT_EQ(ReadSample(**opened, 0, parts)->media[0].bytes, image);
     parts.whole_images = false;
     const auto sample = ReadSample(**opened, 0, parts);
     ASSERT_TRUE(sample.ok()) << sample.status();
-    ASSERT_EQ(sample->images.size(), 1u);
-    EXPECT_EQ(sample->images[0], "");
-    EXPECT_EQ(GetBytes(sample->clips[0]), clip);
+    ASSERT_EQ(Images(*sample).size(), 1u);
+    EXPECT_EQ(sample->media[0].bytes, "");
+    EXPECT_EQ(GetBytes(Clips(*sample)[0]), clip);
   }
   const auto time = std::filesystem::last_write_time(folder + "/m/a.jpg");
   std::string other = image;
@@ -177,8 +177,8 @@ TEST(ReadMediaTest, AudioThatNoModuleTakesIsNotRead) {
   const auto sample = ReadSample(**opened, 0, ReadParts());
   ASSERT_TRUE(sample.ok()) << sample.status();
   EXPECT_EQ(sample->text, "y");
-  EXPECT_EQ(sample->images[0], image);
-  EXPECT_TRUE(sample->clips.empty());
+  EXPECT_EQ(sample->media[0].bytes, image);
+  EXPECT_TRUE(Clips(*sample).empty());
 }
 
 // Parts name members in the order of their numbers, or paths that are none.
@@ -283,7 +283,7 @@ TEST(ReadMediaTest, VideosBringTheirAudio) {
   const v1::Source source = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
   IndexOptions options = FakeVideoOptions();
   options.read_audio_in_video =
-      [](const RawVideo& file) -> absl::StatusOr<IndexedVideo> {
+      [](const RawMedium& file) -> absl::StatusOr<StreamFacts> {
     if (GetBytes(file) == FakeVideo(3)) {
       return absl::InvalidArgumentError("the file has no audio stream");
     }
@@ -309,35 +309,35 @@ TEST(ReadMediaTest, VideosBringTheirAudio) {
   ASSERT_TRUE(opened.ok()) << opened.status();
   const auto indexed = (*opened)->index().sample(0);
   ASSERT_TRUE(indexed.ok()) << indexed.status();
-  ASSERT_EQ(indexed->videos.size(), 2u);
-  ASSERT_EQ(indexed->clips.size(), 2u);
-  EXPECT_TRUE(indexed->clips[0].is_audio() && indexed->clips[0].is_in_video());
-  EXPECT_EQ(indexed->clips[0].start, 1);
-  EXPECT_EQ(indexed->clips[0].end, 2.5);
-  EXPECT_EQ(indexed->clips[0].frames, 5u);
-  EXPECT_EQ(indexed->clips[1].frames, 6u);
+  ASSERT_EQ(Videos(*indexed).size(), 2u);
+  ASSERT_EQ(Clips(*indexed).size(), 2u);
+  EXPECT_TRUE(Clips(*indexed)[0].is_in_video());
+  EXPECT_EQ(Clips(*indexed)[0].start, 1);
+  EXPECT_EQ(Clips(*indexed)[0].end, 2.5);
+  EXPECT_EQ(Clips(*indexed)[0].frames, 5u);
+  EXPECT_EQ(Clips(*indexed)[1].frames, 6u);
   const auto sample = ReadSample(**opened, 0, ReadParts());
   ASSERT_TRUE(sample.ok()) << sample.status();
-  ASSERT_EQ(sample->clips.size(), 2u);
-  EXPECT_EQ(GetBytes(sample->clips[0]), GetBytes(sample->videos[0]));
-  EXPECT_EQ(GetBytes(sample->clips[1]), FakeVideo(6));
+  ASSERT_EQ(Clips(*sample).size(), 2u);
+  EXPECT_EQ(GetBytes(Clips(*sample)[0]), GetBytes(Videos(*sample)[0]));
+  EXPECT_EQ(GetBytes(Clips(*sample)[1]), FakeVideo(6));
   // A clip alone is one.
-  EXPECT_FALSE((*opened)->index().sample(1)->clips[0].is_in_video());
-  EXPECT_EQ(ReadSample(**opened, 1, ReadParts())->clips.size(), 1u);
+  EXPECT_FALSE(Clips(*(*opened)->index().sample(1))[0].is_in_video());
+  EXPECT_EQ(Clips(*ReadSample(**opened, 1, ReadParts())).size(), 1u);
   const auto among = (*opened)->index().sample(2);
   ASSERT_TRUE(among.ok()) << among.status();
-  EXPECT_EQ(among->videos.size(), 2u);
+  EXPECT_EQ(Videos(*among).size(), 2u);
   std::vector<std::pair<uint32_t, bool>> clips;
-  for (const IndexedVideo& clip : among->clips) {
+  for (const StreamFacts& clip : Clips(*among)) {
     clips.emplace_back(clip.frames, clip.is_in_video());
   }
   EXPECT_THAT(clips, ElementsAre(Pair(9, false), Pair(5, true), Pair(8, false),
                                  Pair(6, true), Pair(9, false)));
   const auto heard = ReadSample(**opened, 2, ReadParts());
   ASSERT_TRUE(heard.ok()) << heard.status();
-  ASSERT_EQ(heard->clips.size(), 5u);
+  ASSERT_EQ(Clips(*heard).size(), 5u);
   for (size_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(GetBytes(heard->clips[i]), FakeVideo(clips[i].first));
+    EXPECT_EQ(GetBytes(Clips(*heard)[i]), FakeVideo(clips[i].first));
   }
 }
 

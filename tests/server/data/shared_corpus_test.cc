@@ -92,13 +92,13 @@ TEST_F(SharedCorpusTest, IndexesAndReadsAllSamples) {
         nlohmann::json::parse(line).value("image", nlohmann::json::array());
     if (paths.is_string()) paths = nlohmann::json::array({paths});
     const IndexedSample indexed = *(*opened)->index().sample(i);
-    ASSERT_EQ(indexed.images.size(), paths.size()) << line;
-    ASSERT_EQ(sample->images.size(), paths.size()) << line;
+    ASSERT_EQ(indexed.media.images().size(), paths.size()) << line;
+    ASSERT_EQ(Images(*sample).size(), paths.size()) << line;
     for (size_t n = 0; n < paths.size(); ++n, ++images) {
       const auto path = paths[n].get<std::string>();
-      EXPECT_EQ(indexed.images[n].width, golden[path].width) << path;
-      EXPECT_EQ(indexed.images[n].height, golden[path].height) << path;
-      EXPECT_EQ(sample->images[n].size(),
+      EXPECT_EQ(indexed.media.images()[n].width, golden[path].width) << path;
+      EXPECT_EQ(indexed.media.images()[n].height, golden[path].height) << path;
+      EXPECT_EQ(Images(*sample)[n].size(),
                 std::filesystem::file_size(folder + "/" + path));
     }
   }

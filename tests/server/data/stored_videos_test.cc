@@ -62,8 +62,8 @@ class StoredVideosTest : public ::testing::Test {
     const uint64_t requests = counters.requests.value();
     const auto sample = ReadSample(source, 0, {});
     ASSERT_TRUE(sample.ok()) << sample.status();
-    ASSERT_EQ(sample->videos.size(), 1u);
-    EXPECT_EQ(GetBytes(sample->videos[0]), FakeVideo(7, kVideoBytes));
+    ASSERT_EQ(Videos(*sample).size(), 1u);
+    EXPECT_EQ(GetBytes(Videos(*sample)[0]), FakeVideo(7, kVideoBytes));
     EXPECT_EQ(counters.requests.value(), requests);
   }
 

@@ -57,11 +57,11 @@ class EncodedSamplesTest : public ::testing::Test {
       std::string file = MakeJpeg({.width = size.width, .height = size.height});
       indexed.marks[i] = ImageMark::Marked(file.size(), check);
       indexed.content_hashes[i] = XXH3_64bits(file.data(), file.size());
-      source_.mutable_sample(kEncoded)->images[i] = std::move(file);
+      source_.mutable_sample(kEncoded)->media[i].bytes = std::move(file);
     }
   }
   std::string& file(uint32_t image) {
-    return source_.mutable_sample(kEncoded)->images[image];
+    return source_.mutable_sample(kEncoded)->media[image].bytes;
   }
 
   // Builds the one block of `module`, in memory full of garbage.

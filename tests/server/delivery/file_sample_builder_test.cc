@@ -142,7 +142,7 @@ TEST_F(FileSampleBuilderTest, VisionPixelsEqualTheImageLibrarys) {
     const RawSample raw = **source_.Read(ordinal, {});
     for (size_t i = 0; i < request_.images.size(); ++i) {
       const ImageRecord& image = request_.images[i];
-      const RgbImage full = *ImageDecoder().Decode(raw.images[i]);
+      const RgbImage full = *ImageDecoder().Decode(raw.media[i].bytes);
       std::vector<uint8_t> wanted(3 * image.width * image.height);
       ASSERT_TRUE(Resize(full, Resampling(), image.width, image.height,
                          absl::MakeSpan(wanted))
@@ -162,8 +162,8 @@ TEST_F(FileSampleBuilderTest, LanguageArraysEqualTheTextLibrarys) {
     ASSERT_EQ(*outcome, SampleOutcome::kBuilt);
     const RawSample raw = **source_.Read(ordinal, {});
     const auto sample = source_.index().sample(ordinal);
-    const TextSample text =
-        *BuildText(raw.text, TextForm::kConversation, sample->images, options);
+    const TextSample text = *BuildText(raw.text, TextForm::kConversation,
+                                       sample->media.images(), options);
     EXPECT_EQ(ids(), absl::MakeConstSpan(text.ids));
     EXPECT_EQ(labels(), absl::MakeConstSpan(text.labels));
     std::vector<int32_t> wanted(3 * text.ids.size());
@@ -199,7 +199,7 @@ TEST_F(FileSampleBuilderTest, WithoutAVisionModuleNoImageIsRead) {
 // Holds for either order of the modules.
 TEST_F(FileSampleBuilderTest, ATextWhoseImageFailsIsNotSupervised) {
   for (const uint64_t ordinal : {2, 3}) {
-    source_.mutable_sample(ordinal)->images[1].resize(100);
+    source_.mutable_sample(ordinal)->media[1].bytes.resize(100);
   }
   ASSERT_EQ(*Build(v1::MODULE_VISION, 2), SampleOutcome::kPlaceholder);
   ASSERT_EQ(*Build(v1::MODULE_LANGUAGE, 2), SampleOutcome::kPlaceholder);
@@ -238,7 +238,7 @@ TEST_F(FileSampleBuilderTest, ListsASampleBeingBuilt) {
 }
 
 TEST_F(FileSampleBuilderTest, AnImageThatChangedMakesTheSampleGrey) {
-  source_.mutable_sample(3)->images[1] = FormulaPng(3, 1, 9, 9);
+  source_.mutable_sample(3)->media[1].bytes = FormulaPng(3, 1, 9, 9);
   ASSERT_EQ(*Build(v1::MODULE_VISION, 3), SampleOutcome::kPlaceholder);
   for (const ImageRecord& image : request_.images) {
     EXPECT_THAT(pixels(image), Each(128));
@@ -254,7 +254,7 @@ TEST_F(FileSampleBuilderTest, AnImageThatChangedMakesTheSampleGrey) {
 }
 
 TEST_F(FileSampleBuilderTest, AMissingImageIsNamed) {
-  source_.mutable_sample(3)->images.pop_back();
+  source_.mutable_sample(3)->media.pop_back();
   ASSERT_EQ(*Build(v1::MODULE_VISION, 3), SampleOutcome::kPlaceholder);
   EXPECT_THAT(builder_->bad_samples().List()[0].reason,
               HasSubstr("has 2 images, and had 3"));
@@ -349,7 +349,7 @@ TEST_F(FileSampleBuilderTest, ATransientFaultOfVisionDoesNotReachLanguage) {
 
 TEST_F(FileSampleBuilderTest, ADataFaultIsDataLossIfConfigured) {
   config_.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
-  source_.mutable_sample(1)->images[0] = "not an image";
+  source_.mutable_sample(1)->media[0].bytes = "not an image";
   const absl::Status status = Build(v1::MODULE_VISION, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()),

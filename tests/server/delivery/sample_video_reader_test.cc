@@ -34,8 +34,8 @@ v1::Model ModelOf(const std::string& profile) {
   return model;
 }
 
-RawVideo Open(const std::string& path) {
-  RawVideo raw;
+RawMedium Open(const std::string& path) {
+  RawMedium raw;
   raw.fd = std::make_shared<OwnedFd>(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat stat = {};
   EXPECT_EQ(fstat(raw.fd->get(), &stat), 0) << path;
@@ -57,8 +57,8 @@ class SampleVideoReaderTest : public ::testing::Test {
   }
 
   // The frames of `plan`, decoded by `reader`.
-  absl::Status Read(const SampleVideoReader& reader, const RawVideo& raw,
-                    const IndexedVideo& indexed, const VideoPlan& plan) {
+  absl::Status Read(const SampleVideoReader& reader, const RawMedium& raw,
+                    const StreamFacts& indexed, const VideoPlan& plan) {
     const size_t bytes = size_t{3} * plan.height * plan.width;
     frames_.assign(plan.frames.size(), std::vector<uint8_t>(bytes));
     return reader.Read(raw, indexed, plan, /*pictures=*/nullptr,
@@ -67,8 +67,8 @@ class SampleVideoReaderTest : public ::testing::Test {
 
   DecodeBudget budget_{uint64_t{1} << 30};
   std::string path_;
-  RawVideo raw_;
-  IndexedVideo indexed_;
+  RawMedium raw_;
+  StreamFacts indexed_;
   std::vector<std::vector<uint8_t>> frames_;
 };
 
@@ -101,11 +101,11 @@ TEST_F(SampleVideoReaderTest, FramesAreThoseOfTheFileResized) {
 // The index knows a video by its facts; another one is a fault of the data.
 TEST_F(SampleVideoReaderTest, AnotherVideoThanWasIndexedIsADataFault) {
   const SampleVideoReader reader(ModelOf("qwen2_vl"), {}, 1, &budget_);
-  for (const auto change : {+[](IndexedVideo* v) { ++v->frames; },
-                            +[](IndexedVideo* v) { v->width += 2; },
-                            +[](IndexedVideo* v) { v->rotation = 180; },
-                            +[](IndexedVideo* v) { v->fps = 29; }}) {
-    IndexedVideo other = indexed_;
+  for (const auto change : {+[](StreamFacts* v) { ++v->frames; },
+                            +[](StreamFacts* v) { v->width += 2; },
+                            +[](StreamFacts* v) { v->rotation = 180; },
+                            +[](StreamFacts* v) { v->fps = 29; }}) {
+    StreamFacts other = indexed_;
     change(&other);
     const auto plan = reader.Plan(other);
     ASSERT_TRUE(plan.ok()) << plan.status();
@@ -114,7 +114,7 @@ TEST_F(SampleVideoReaderTest, AnotherVideoThanWasIndexedIsADataFault) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("index the source"));
   }
   // Its frames are the same where only the number of key frames is not.
-  IndexedVideo same = indexed_;
+  StreamFacts same = indexed_;
   ++same.key_frames;
   const auto plan = reader.Plan(same);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -145,12 +145,13 @@ TEST_F(SampleVideoReaderTest, AFileThatChangesBeforeItIsDecodedIsNotTrainedOn) {
       "after.avi", "96x64", "1", "-vf negate -c:v rawvideo -pix_fmt yuv420p");
   const auto file = File::Open(path);
   ASSERT_TRUE(file.ok()) << file.status();
-  const auto raw = OpenVideo(FileView(&*file), 0, file->stamp().size);
+  const auto raw =
+      OpenMedium(MediumKind::kVideo, FileView(&*file), 0, file->stamp().size);
   ASSERT_TRUE(raw.ok()) << raw.status();
   VideoReader facts_reader(1);
   const auto facts = facts_reader.ReadFacts({raw->fd->get(), 0, raw->size});
   ASSERT_TRUE(facts.ok()) << facts.status();
-  const IndexedVideo indexed = GetIndexedVideo(*facts);
+  const StreamFacts indexed = GetIndexedVideo(*facts);
   const SampleVideoReader reader(ModelOf("qwen2_vl"), {}, 1, &budget_);
   const auto plan = reader.Plan(indexed);
   ASSERT_TRUE(plan.ok()) << plan.status();

@@ -26,8 +26,8 @@
 namespace ballast {
 namespace {
 
-RawVideo VideoOf(int fd) {
-  RawVideo video;
+RawMedium VideoOf(int fd) {
+  RawMedium video;
   EXPECT_GE(fd, 0);
   video.fd = std::make_shared<const OwnedFd>(fd);
   struct stat info = {};
@@ -44,12 +44,12 @@ class VideoProbeTest : public ::testing::Test {
   static void Write(const std::string& name, const std::string& bytes) {
     std::ofstream(GetPath(name), std::ios::binary) << bytes;
   }
-  static RawVideo Open(const std::string& name) {
+  static RawMedium Open(const std::string& name) {
     return VideoOf(open(GetPath(name).c_str(), O_RDONLY | O_CLOEXEC));
   }
 
   // Facts whose width is the size of the video.
-  VideoProbe Probe(size_t most) {
+  StreamProbe Probe(size_t most) {
     return MakeVideoProbe(
         [this](const VideoBytes& video) -> absl::StatusOr<VideoFacts> {
           ++reads_;
@@ -67,19 +67,19 @@ class VideoProbeTest : public ::testing::Test {
 
 TEST_F(VideoProbeTest, ReadsAFileOnce) {
   Write("a", "1234");
-  const VideoProbe probe = Probe(10);
-  EXPECT_EQ(probe(Open("a"))->video.width, 4u);
-  EXPECT_EQ(probe(Open("a"))->video.width, 4u);
+  const StreamProbe probe = Probe(10);
+  EXPECT_EQ(probe(Open("a"))->facts.width, 4u);
+  EXPECT_EQ(probe(Open("a"))->facts.width, 4u);
   EXPECT_EQ(reads_, 1);
   // A part of it is another video.
-  RawVideo part = Open("a");
+  RawMedium part = Open("a");
   part.offset = 1;
   part.size = 3;
-  EXPECT_EQ(probe(part)->video.width, 3u);
+  EXPECT_EQ(probe(part)->facts.width, 3u);
   EXPECT_EQ(reads_, 2);
   // So are other bytes.
   Write("a", "12345");
-  EXPECT_EQ(probe(Open("a"))->video.width, 5u);
+  EXPECT_EQ(probe(Open("a"))->facts.width, 5u);
   EXPECT_EQ(reads_, 3);
 }
 
@@ -97,7 +97,7 @@ TEST_F(VideoProbeTest, AVideoWhoseFramesTakeMinutesIsADataFault) {
     }
     return facts;
   };
-  const VideoProbe probe = MakeVideoProbe(read, 10);
+  const StreamProbe probe = MakeVideoProbe(read, 10);
   EXPECT_TRUE(IsDataFault(probe(Open("a")).status()));
   EXPECT_TRUE(IsDataFault(probe(Open("a")).status()));
   EXPECT_EQ(reads_, 1);
@@ -106,7 +106,7 @@ TEST_F(VideoProbeTest, AVideoWhoseFramesTakeMinutesIsADataFault) {
 }
 
 TEST_F(VideoProbeTest, ForgetsTheOldest) {
-  const VideoProbe probe = Probe(2);
+  const StreamProbe probe = Probe(2);
   for (const char* name : {"a", "b", "c"}) {
     Write(name, name);
     EXPECT_TRUE(probe(Open(name)).ok());
@@ -120,7 +120,7 @@ TEST_F(VideoProbeTest, ForgetsTheOldest) {
 
 TEST_F(VideoProbeTest, RemembersFaultsOfAFileAlone) {
   Write("a", "1");
-  const VideoProbe probe = Probe(10);
+  const StreamProbe probe = Probe(10);
   failure_ = absl::UnavailableError("the disk");
   EXPECT_EQ(probe(Open("a")).status(), failure_);
   // The machine's fault ends the build.
@@ -136,8 +136,8 @@ TEST_F(VideoProbeTest, RemembersFaultsOfAFileAlone) {
 
 // The number of such a file is given to the next one.
 TEST_F(VideoProbeTest, RemembersNothingThatOnlyMemoryHolds) {
-  const VideoProbe probe = Probe(10);
-  const RawVideo video = VideoOf(memfd_create("video", MFD_CLOEXEC));
+  const StreamProbe probe = Probe(10);
+  const RawMedium video = VideoOf(memfd_create("video", MFD_CLOEXEC));
   EXPECT_TRUE(probe(video).ok());
   EXPECT_TRUE(probe(video).ok());
   EXPECT_EQ(reads_, 2);

@@ -24,11 +24,11 @@ AudioFacts MakeFacts(uint32_t rate, uint64_t frames) {
   return facts;
 }
 
-IndexedVideo MakeClip(uint32_t rate, uint64_t frames) {
+StreamFacts MakeClip(uint32_t rate, uint64_t frames) {
   return *ToIndexedClip(MakeFacts(rate, frames));
 }
 
-std::string FaultOf(const std::string& model, const IndexedVideo& clip) {
+std::string FaultOf(const std::string& model, const StreamFacts& clip) {
   const auto plan = PlanIndexedClip(*FindAudioFamily(model), clip);
   EXPECT_TRUE(IsDataFault(plan.status())) << plan.status();
   return std::string(plan.status().message());
@@ -38,7 +38,7 @@ TEST(IndexedClipTest, KeepsTheFacts) {
   const AudioFacts facts = MakeFacts(44'100, 4'000'000'000);
   const auto clip = ToIndexedClip(facts);
   ASSERT_TRUE(clip.ok()) << clip.status();
-  EXPECT_TRUE(clip->is_audio());
+  EXPECT_EQ(clip->kind(), MediumKind::kAudio);
   const AudioFacts found = GetAudioFacts(*clip);
   EXPECT_EQ(found.format, facts.format);
   EXPECT_EQ(found.rate, facts.rate);
@@ -71,8 +71,8 @@ TEST(IndexedClipTest, PlansTheRowsThatTravel) {
 }
 
 TEST(IndexedClipTest, PlansAPartOfAFile) {
-  IndexedVideo clip = MakeClip(8'000, 16'000);  // 2 s
-  clip.flags |= IndexedVideo::kHasStart | IndexedVideo::kHasEnd;
+  StreamFacts clip = MakeClip(8'000, 16'000);  // 2 s
+  clip.flags |= StreamFacts::kHasStart | StreamFacts::kHasEnd;
   clip.start = 0.5;
   clip.end = 1.25;
   const auto plan = PlanIndexedClip(*FindAudioFamily("qwen2_audio"), clip);

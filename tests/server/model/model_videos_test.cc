@@ -31,8 +31,8 @@ v1::Model ModelOf(const std::string& profile) {
 }
 
 // 10 seconds.
-IndexedVideo Video() {
-  IndexedVideo video = {};
+StreamFacts Video() {
+  StreamFacts video = {};
   video.fps = 30;
   video.frames = 300;
   video.width = 320;
@@ -121,8 +121,8 @@ TEST(ModelVideosTest, FramesOfLlavaOneVisionArePooled) {
     EXPECT_EQ(plan->seconds_per_patch, 0.5);
   }
   // Pictures of a list are frames.
-  IndexedVideo list = {};
-  list.flags = IndexedVideo::kIsList;
+  StreamFacts list = {};
+  list.flags = StreamFacts::kIsList;
   list.frames = 3;
   list.width = 30;
   list.height = 20;
@@ -137,7 +137,7 @@ TEST(ModelVideosTest, InternVlDrawsByTheVideosFacts) {
   const VideoModel model = *GetVideoModel(ModelOf("internvl3"));
   std::set<std::vector<uint32_t>> drawn;
   for (uint32_t i = 0; i < 50; ++i) {
-    IndexedVideo video = Video();
+    StreamFacts video = Video();
     video.frames += i;
     const auto plan = PlanIndexedVideo(model, video);
     ASSERT_TRUE(plan.ok()) << plan.status();
@@ -151,26 +151,26 @@ TEST(ModelVideosTest, InternVlDrawsByTheVideosFacts) {
 TEST(ModelVideosTest, EachFactMovesTheSeed) {
   std::set<uint64_t> seeds = {SeedOfVideo(Video())};
   const auto add = [&seeds](auto change) {
-    IndexedVideo video = Video();
+    StreamFacts video = Video();
     change(&video);
     seeds.insert(SeedOfVideo(video));
   };
-  add([](IndexedVideo* v) { ++v->frames; });
-  add([](IndexedVideo* v) { ++v->width; });
-  add([](IndexedVideo* v) { ++v->height; });
-  add([](IndexedVideo* v) { std::swap(v->width, v->height); });
-  add([](IndexedVideo* v) { ++v->key_frames; });
-  add([](IndexedVideo* v) { v->fps = 29.97; });
-  add([](IndexedVideo* v) { v->start = 1; });
-  add([](IndexedVideo* v) { v->end = 1; });
+  add([](StreamFacts* v) { ++v->frames; });
+  add([](StreamFacts* v) { ++v->width; });
+  add([](StreamFacts* v) { ++v->height; });
+  add([](StreamFacts* v) { std::swap(v->width, v->height); });
+  add([](StreamFacts* v) { ++v->key_frames; });
+  add([](StreamFacts* v) { v->fps = 29.97; });
+  add([](StreamFacts* v) { v->start = 1; });
+  add([](StreamFacts* v) { v->end = 1; });
   EXPECT_THAT(seeds, SizeIs(9));
 }
 
 TEST(ModelVideosTest, ClipAndRateOfTheSampleHold) {
   v1::Model model = ModelOf("qwen2_vl");
   const VideoModel video = *GetVideoModel(model);
-  IndexedVideo clip = Video();
-  clip.flags = IndexedVideo::kHasStart | IndexedVideo::kHasEnd;
+  StreamFacts clip = Video();
+  clip.flags = StreamFacts::kHasStart | StreamFacts::kHasEnd;
   clip.start = 2;
   clip.end = 4;
   auto plan = PlanIndexedVideo(video, clip);
@@ -193,7 +193,7 @@ TEST(ModelVideosTest, RefusesPlansThatNoScheduleHolds) {
   model.mutable_video()->set_fps(1000);
   model.mutable_video()->set_min_pixels(uint64_t{1} << 24);
   model.mutable_video()->set_max_pixels(uint64_t{1} << 24);
-  IndexedVideo video = Video();
+  StreamFacts video = Video();
   video.frames = 1 << 20;
   EXPECT_THAT(
       std::string(
@@ -220,14 +220,14 @@ TEST(ModelVideosTest, AnIndexKeepsTheFactsAsShown) {
     facts.table.frames[i].packet = i;
     facts.table.frames[i].start = i < 3 ? 0 : 3;
   }
-  const IndexedVideo video = GetIndexedVideo(facts);
+  const StreamFacts video = GetIndexedVideo(facts);
   EXPECT_EQ(video.width, 240u);
   EXPECT_EQ(video.height, 320u);
   EXPECT_EQ(video.rotation, 90u);
   EXPECT_EQ(video.fps, 12.5);
   EXPECT_EQ(video.frames, 5u);
   EXPECT_EQ(video.key_frames, 2u);
-  EXPECT_EQ(video.flags, IndexedVideo::kIsVariable);
+  EXPECT_EQ(video.flags, StreamFacts::kIsVariable);
   EXPECT_EQ(video.times(), 0u);
   facts.times = {0, 100, 300, 400, 1000, 1100};
   EXPECT_EQ(GetIndexedVideo(facts).times(), facts.times.size());
@@ -282,8 +282,8 @@ TEST(VideoPlanKeyTest, TellsNumbersApartThatAgreeInSixDigits) {
 }
 
 TEST(PlanIndexedVideoTest, InternVlTakesNoLists) {
-  IndexedVideo list = Video();
-  list.flags = IndexedVideo::kIsList;
+  StreamFacts list = Video();
+  list.flags = StreamFacts::kIsList;
   EXPECT_THAT(PlanIndexedVideo(*GetVideoModel(ModelOf("internvl3")), list)
                   .status()
                   .message(),
@@ -291,8 +291,8 @@ TEST(PlanIndexedVideoTest, InternVlTakesNoLists) {
 }
 
 TEST(PlanIndexedVideoTest, AListHasAllItsPicturesOnce) {
-  IndexedVideo list = {};
-  list.flags = IndexedVideo::kIsList;
+  StreamFacts list = {};
+  list.flags = StreamFacts::kIsList;
   list.frames = 5;
   list.width = 130;
   list.height = 90;

@@ -234,9 +234,9 @@ TEST(SchedulerValuesTest, SizesFollowFromTheIndex) {
     int image = 0;
     for (int i = 0; i < micro_batch.tokens_size(); ++i) {
       const auto sample = *Index().sample(micro_batch.ordinal(i));
-      ASSERT_EQ(micro_batch.images(i), sample.images.size());
+      ASSERT_EQ(micro_batch.images(i), sample.media.images().size());
       uint64_t sample_patches = 0;
-      for (size_t k = 0; k < sample.images.size(); ++k, ++image) {
+      for (size_t k = 0; k < sample.media.images().size(); ++k, ++image) {
         sample_patches +=
             uint64_t{micro_batch.grid_h(image)} * micro_batch.grid_w(image);
       }
@@ -246,7 +246,7 @@ TEST(SchedulerValuesTest, SizesFollowFromTheIndex) {
       squared += uint64_t{micro_batch.tokens(i)} * micro_batch.tokens(i);
       labels += sample.label_tokens;
       patches += sample_patches;
-      images += sample.images.size();
+      images += sample.media.images().size();
     }
   }
   EXPECT_EQ(schedule.totals().tokens(), tokens);

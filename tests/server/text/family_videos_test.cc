@@ -299,7 +299,7 @@ TEST(MarkFramesTest, MarksStandForImagesAndVideosInTheirOrder) {
       return std::vector<std::string>{std::string(order.status().message())};
     }
     std::string kinds;
-    for (const MarkOf of : *order) kinds += "ivs"[static_cast<int>(of)];
+    for (const MediumKind of : *order) kinds += "ivs"[static_cast<int>(of)];
     texts.push_back(kinds);
     return texts;
   };
@@ -331,9 +331,9 @@ TEST(MarkFramesTest, MarksStandForImagesAndVideosInTheirOrder) {
 }
 
 TEST(MarkFramesTest, CountsTheImagesBehindEachVideo) {
-  constexpr MarkOf kImage = MarkOf::kImage;
-  constexpr MarkOf kVideo = MarkOf::kVideo;
-  constexpr MarkOf kAudio = MarkOf::kAudio;
+  constexpr MediumKind kImage = MediumKind::kImage;
+  constexpr MediumKind kVideo = MediumKind::kVideo;
+  constexpr MediumKind kAudio = MediumKind::kAudio;
   EXPECT_THAT(ImagesBehindVideos({}), ElementsAre());
   EXPECT_THAT(ImagesBehindVideos({kImage, kVideo, kVideo}), ElementsAre(0, 0));
   EXPECT_THAT(

@@ -102,8 +102,8 @@ TEST(VideoTextTest, GridsFollowTheModel) {
 }
 
 // 2 s of 320x240 pixels at 10 frames a second.
-IndexedVideo MakeVideo() {
-  IndexedVideo video = {};
+StreamFacts MakeVideo() {
+  StreamFacts video = {};
   video.fps = 10;
   video.frames = 20;
   video.width = 320;
@@ -112,9 +112,9 @@ IndexedVideo MakeVideo() {
 }
 
 // `samples` at 16 kHz.
-IndexedVideo MakeClip(uint32_t samples, uint32_t flags = 0) {
-  IndexedVideo clip = {};
-  clip.flags = IndexedVideo::kIsAudio | flags;
+StreamFacts MakeClip(uint32_t samples, uint32_t flags = 0) {
+  StreamFacts clip = {};
+  clip.flags = StreamFacts::kIsAudio | flags;
   clip.fps = 16000;
   clip.frames = samples;
   clip.key_frames = 1;
@@ -122,17 +122,20 @@ IndexedVideo MakeClip(uint32_t samples, uint32_t flags = 0) {
   return clip;
 }
 
-absl::StatusOr<MediaText> PlanOmni(const std::vector<IndexedVideo>& videos,
-                                   const std::vector<IndexedVideo>& clips) {
+absl::StatusOr<MediaText> PlanOmni(const std::vector<StreamFacts>& videos,
+                                   const std::vector<StreamFacts>& clips) {
   const VideoModel model = *FindVideoModel("qwen2_5_omni");
-  return PlanMediaText(&model, FindAudioFamily("qwen2_5_omni"), videos, clips);
+  std::vector<StreamFacts> streams = videos;
+  streams.insert(streams.end(), clips.begin(), clips.end());
+  return PlanMediaText(&model, FindAudioFamily("qwen2_5_omni"),
+                       MediaList({}, {}, streams));
 }
 
 TEST(MediaTextTest, VideosThenClips) {
   const VideoModel qwen3 = *FindVideoModel("qwen3_vl");
   const VideoPlan plan = *PlanIndexedVideo(qwen3, MakeVideo());
-  const auto text =
-      PlanMediaText(&qwen3, nullptr, {MakeVideo(), MakeVideo()}, {});
+  const std::vector<StreamFacts> two = {MakeVideo(), MakeVideo()};
+  const auto text = PlanMediaText(&qwen3, nullptr, MediaList({}, {}, two));
   ASSERT_TRUE(text.ok()) << text.status();
   ASSERT_EQ(text->texts.size(), 2u);
   EXPECT_EQ(text->texts[0].runs, plan.grid_t);
@@ -153,8 +156,9 @@ TEST(MediaTextTest, VideosThenClips) {
   EXPECT_EQ(PlanOmni({}, {MakeClip(16000), MakeClip(10)}).status().message(),
             "audio 1: a clip of 10 samples at 16 kHz gives 1 frames and 0 "
             "tokens; wanted a longer one");
-  EXPECT_FALSE(PlanMediaText(&qwen3, nullptr, {}, {MakeClip(16000)}).ok());
-  EXPECT_FALSE(PlanMediaText(nullptr, nullptr, {MakeVideo()}, {}).ok());
+  const std::vector<StreamFacts> clip = {MakeClip(16000)};
+  EXPECT_FALSE(PlanMediaText(&qwen3, nullptr, MediaList({}, {}, clip)).ok());
+  EXPECT_FALSE(PlanMediaText(nullptr, nullptr, MediaList({}, {}, two)).ok());
 }
 
 // Four frames of the 2 s are two patches, 1 s apart, so all of the video is of
@@ -164,7 +168,7 @@ TEST(MediaTextTest, TheAudioOfAVideoStandsAmongItsTokens) {
   const VideoPlan plan = *PlanIndexedVideo(omni, MakeVideo());
   ASSERT_EQ(plan.grid_t, 2u);
   const auto text =
-      PlanOmni({MakeVideo()}, {MakeClip(40000, IndexedVideo::kInVideo)});
+      PlanOmni({MakeVideo()}, {MakeClip(40000, StreamFacts::kInVideo)});
   ASSERT_TRUE(text.ok()) << text.status();
   ASSERT_EQ(text->texts.size(), 1u);
   EXPECT_EQ(text->grids[0].audio_tokens, 62u);  // 250 frames
@@ -184,15 +188,15 @@ TEST(MediaTextTest, TheAudioOfAVideoStandsAmongItsTokens) {
   }
   EXPECT_EQ(written, absl::StrCat("<a><|audio_bos|> V", plan.tokens,
                                   "  A62 <|audio_eos|><z>"));
-  EXPECT_FALSE(PlanOmni({}, {MakeClip(40000, IndexedVideo::kInVideo)}).ok());
+  EXPECT_FALSE(PlanOmni({}, {MakeClip(40000, StreamFacts::kInVideo)}).ok());
 }
 
 // Clips stand in the order of the text; that of the second video is in it.
 TEST(MediaTextTest, ClipsStandAmongVideosWithTheirAudio) {
   const uint64_t tokens =
       PlanIndexedVideo(*FindVideoModel("qwen2_5_omni"), MakeVideo())->tokens;
-  const IndexedVideo of_first = MakeClip(40000, IndexedVideo::kInVideo);
-  const IndexedVideo of_second = MakeClip(16000, IndexedVideo::kInVideo);
+  const StreamFacts of_first = MakeClip(40000, StreamFacts::kInVideo);
+  const StreamFacts of_second = MakeClip(16000, StreamFacts::kInVideo);
   const auto text =
       PlanOmni({MakeVideo(), MakeVideo()},
                {MakeClip(8000), of_first, MakeClip(32000), of_second});

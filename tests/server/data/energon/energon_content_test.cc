@@ -103,15 +103,15 @@ class ChatMlTest : public ::testing::Test {
       EXPECT_TRUE(sample.ok() && sample->ok());
       if (!sample.ok() || !sample->ok()) return samples;
       std::string& text = samples.emplace_back((*sample)->text);
-      for (const std::string& image : (*sample)->images) {
+      for (const std::string& image : Images(**sample)) {
         const auto size = ReadFakeImage(image);
         EXPECT_TRUE(size.ok()) << size.status();
         if (size.ok()) absl::StrAppend(&text, " ", size->width);
       }
-      for (const RawVideo& video : (*sample)->videos) {
+      for (const RawMedium& video : Videos(**sample)) {
         absl::StrAppend(&text, " video of ", video.pictures.size());
       }
-      for (const RawVideo& clip : (*sample)->clips) {
+      for (const RawMedium& clip : Clips(**sample)) {
         absl::StrAppend(&text, " audio of ", clip.size, " bytes");
       }
     }
@@ -227,9 +227,8 @@ TEST(PickledListTest, ReadsWhatPythonWrites) {
 // As many calls within calls as lists are deep would overflow a small stack.
 TEST(PickledListTest, DepthIsBounded) {
   constexpr size_t kDepth = 80'000;
-  const std::string pickle =
-      absl::StrCat("\x80\x03", std::string(kDepth, ']'),
-                   std::string(kDepth - 1, 'a'), ".");
+  const std::string pickle = absl::StrCat("\x80\x03", std::string(kDepth, ']'),
+                                          std::string(kDepth - 1, 'a'), ".");
   const std::string path = TestFolder() + "/deep";
   WriteFile(path, pickle);
   // On a thread of its own, for the size of its stack.
@@ -290,12 +289,12 @@ TEST_F(EnergonVideosTest, ReadsAFieldOrAMember) {
     const auto sample = (*opened)->Read(1, ReadParts());
     ASSERT_TRUE(sample.ok() && sample->ok());
     EXPECT_THAT((*sample)->text, HasSubstr(text));
-    ASSERT_EQ((*sample)->videos.size(), 1u);
-    EXPECT_EQ(GetBytes((*sample)->videos[0]), FakeVideo(4, 9000));
+    ASSERT_EQ(Videos(**sample).size(), 1u);
+    EXPECT_EQ(GetBytes(Videos(**sample)[0]), FakeVideo(4, 9000));
     const auto indexed = (*opened)->index().sample(1);
     ASSERT_TRUE(indexed.ok()) << indexed.status();
-    ASSERT_EQ(indexed->videos.size(), 1u);
-    EXPECT_EQ(indexed->videos[0].frames, 4u);
+    ASSERT_EQ(Videos(*indexed).size(), 1u);
+    EXPECT_EQ(Videos(*indexed)[0].frames, 4u);
   };
   WriteTar(nv_ + "/a-0.tar",
            {{"1.mp4", FakeVideo(3)}, {"1.json", Turns("Who?", "We.")}});
@@ -342,16 +341,16 @@ TEST_F(EnergonVideosTest, ReadsListsOfPicturesOfCrudeSamples) {
   ASSERT_TRUE(opened.ok()) << opened.status();
   const auto sample = (*opened)->Read(0, ReadParts());
   ASSERT_TRUE(sample.ok() && sample->ok());
-  ASSERT_EQ((*sample)->videos.size(), 1u);
+  ASSERT_EQ(Videos(**sample).size(), 1u);
   EXPECT_EQ(
-      (*sample)->videos[0].pictures,
+      Videos(**sample)[0].pictures,
       (std::vector<std::string>{FakeImage(30, 20, 1), FakeImage(30, 20, 2)}));
   const auto indexed = (*opened)->index().sample(0);
   ASSERT_TRUE(indexed.ok()) << indexed.status();
-  ASSERT_EQ(indexed->videos.size(), 1u);
-  EXPECT_EQ(indexed->videos[0].frames, 2u);
-  EXPECT_EQ(indexed->videos[0].width, 30u);
-  EXPECT_EQ(indexed->videos[0].flags, IndexedVideo::kIsList);
+  ASSERT_EQ(Videos(*indexed).size(), 1u);
+  EXPECT_EQ(Videos(*indexed)[0].frames, 2u);
+  EXPECT_EQ(Videos(*indexed)[0].width, 30u);
+  EXPECT_EQ(Videos(*indexed)[0].flags, StreamFacts::kIsList);
 }
 
 }  // namespace

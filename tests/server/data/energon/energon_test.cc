@@ -94,7 +94,7 @@ class EnergonTest : public ::testing::Test {
         continue;
       }
       samples.push_back(absl::StrCat((*sample)->name, " ", (*sample)->text));
-      for (const std::string& image : (*sample)->images) {
+      for (const std::string& image : Images(**sample)) {
         const auto size = ReadFakeImage(image);
         EXPECT_TRUE(size.ok());
         absl::StrAppend(&samples.back(), " ", size->width, "x", size->height);
@@ -366,7 +366,7 @@ TEST_F(EnergonTest, ARecipeTakesThePlaceOfACooker) {
   const auto first = ReadSample(**opened, 0);
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ(first->text, "Who?We.");
-  EXPECT_THAT(first->images, ElementsAre(FakeImage(3, 4)));
+  EXPECT_THAT(Images(*first), ElementsAre(FakeImage(3, 4)));
   EXPECT_EQ(ReadSample(**opened, 1)->text, "Why?So.");
 }
 

@@ -85,14 +85,14 @@ TEST_F(IndexBuilderTest, IndexesTars) {
   const IndexedSample first = *index->sample(0);
   EXPECT_EQ(first.text_tokens, 8);
   EXPECT_EQ(first.label_tokens, 2000);
-  ASSERT_EQ(first.images.size(), 2);
-  EXPECT_EQ(first.images[0].width, 1);
-  EXPECT_EQ(first.images[0].height, 2);
-  EXPECT_EQ(first.images[1].width, 3);
+  ASSERT_EQ(first.media.images().size(), 2);
+  EXPECT_EQ(first.media.images()[0].width, 1);
+  EXPECT_EQ(first.media.images()[0].height, 2);
+  EXPECT_EQ(first.media.images()[1].width, 3);
   EXPECT_EQ(index->sample(1)->text_tokens, 5);
-  EXPECT_TRUE(index->sample(1)->images.empty());
+  EXPECT_TRUE(index->sample(1)->media.images().empty());
   EXPECT_EQ(index->sample(3)->text_tokens, 0);
-  EXPECT_EQ(index->sample(3)->images[0].height, 6);
+  EXPECT_EQ(index->sample(3)->media.images()[0].height, 6);
   EXPECT_EQ(index->file_name(0), "data/docs-0.tar");
   EXPECT_EQ(index->file_name(1), "data/docs-1.tar");
 }
@@ -202,7 +202,7 @@ TEST_F(IndexBuilderTest, HashesWholeFiles) {
     const auto index = Open(source);
     ASSERT_NE(index, nullptr);
     EXPECT_TRUE(index->is_hashed());
-    EXPECT_THAT(*index->content_hashes(0),
+    EXPECT_THAT(index->media_hashes(0)->images,
                 ElementsAre(Checksum(large), Checksum(small)));
   }
 }
@@ -253,8 +253,8 @@ TEST_F(IndexBuilderTest, IndexesJsonl) {
   ASSERT_NE(index, nullptr);
   ASSERT_EQ(index->size(), 3);
   EXPECT_EQ(index->sample(0)->text_tokens, 18);
-  EXPECT_EQ(index->sample(1)->images[0].width, 5);
-  EXPECT_EQ(index->sample(1)->images[1].width, 3);
+  EXPECT_EQ(index->sample(1)->media.images()[0].width, 5);
+  EXPECT_EQ(index->sample(1)->media.images()[1].width, 3);
   EXPECT_EQ(index->record(2).line, 13);
 }
 

@@ -19,10 +19,16 @@
 #include "server/sample/image_header.h"
 #include "server/sample/index_format.h"
 #include "tests/fakes/made_jpegs.h"
+#include "tests/fakes/read_sample.h"
 #include "tests/server/data/corpus_testing.h"
 
 namespace ballast {
 namespace {
+
+// Length of the file of image `i` if it may travel encoded.
+uint32_t EncodedLength(const absl::StatusOr<IndexedSample>& sample, size_t i) {
+  return sample->encoded_bytes(sample->media.of(MediumKind::kImage)[i]);
+}
 
 // Options of building an index that read real image headers.
 IndexOptions RealImageOptions() {
@@ -143,11 +149,12 @@ TEST_F(IndexCheckTest, NotesHashesOfCleanFiles) {
     const auto sample = index->sample(i);
     ASSERT_TRUE(sample.ok()) << sample.status();
     if (i % 5 == 4) {
-      EXPECT_EQ(sample->encoded_bytes(0), 0);
-      EXPECT_EQ(sample->marks[0].refusal(), EngineRefusal::kProcess);
+      EXPECT_EQ(EncodedLength(sample, 0), 0);
+      EXPECT_EQ(sample->media.marks()[0].refusal(), EngineRefusal::kProcess);
     } else {
-      EXPECT_EQ(sample->encoded_bytes(0), images[i].size());
-      EXPECT_THAT(*index->content_hashes(i), ElementsAre(Checksum(images[i])));
+      EXPECT_EQ(EncodedLength(sample, 0), images[i].size());
+      EXPECT_THAT(index->media_hashes(i)->images,
+                  ElementsAre(Checksum(images[i])));
     }
   }
   EXPECT_FALSE(std::filesystem::exists(folder_ + kIndex + ".check-1-of-1"));
@@ -165,10 +172,10 @@ TEST_F(IndexCheckTest, LeavesDamagedFilesToTheServer) {
     const auto sample = index->sample(i);
     ASSERT_TRUE(sample.ok()) << sample.status();
     const bool passes = CheckScan(images[i]).ok();
-    EXPECT_EQ(sample->encoded_bytes(0), passes ? images[i].size() : 0) << i;
+    EXPECT_EQ(EncodedLength(sample, 0), passes ? images[i].size() : 0) << i;
     if (!passes) continue;
     ++clean;
-    EXPECT_EQ((*index->content_hashes(i))[0], Checksum(images[i]));
+    EXPECT_EQ(index->media_hashes(i)->images[0], Checksum(images[i]));
     EXPECT_TRUE(decoder.Decode(images[i]).ok()) << i;
     EXPECT_EQ(decoder.warnings(), 0) << i;
   }
@@ -321,11 +328,11 @@ TEST_F(IndexCheckTest, KeepsTheVideosOfSamples) {
   const v1::Source source =
       MakeSource(v1::Source::FORMAT_WEBDATASET, "docs.tar");
   IndexOptions options = RealImageOptions();
-  options.read_video = [](const RawVideo&) {
-    IndexedVideo video = {};
+  options.read_video = [](const RawMedium&) {
+    StreamFacts video = {};
     video.fps = 30;
     video.frames = video.width = video.height = 60;
-    return absl::StatusOr<IndexedVideo>(video);
+    return absl::StatusOr<StreamFacts>(video);
   };
   ASSERT_TRUE(BuildIndex(source, folder_, options).ok());
   const std::string digest = (*IndexFile::Open(folder_ + kIndex))->digest();
@@ -335,8 +342,8 @@ TEST_F(IndexCheckTest, KeepsTheVideosOfSamples) {
   EXPECT_EQ(index->num_videos(), 1u);
   const auto sample = index->sample(1);
   ASSERT_TRUE(sample.ok()) << sample.status();
-  ASSERT_EQ(sample->videos.size(), 1u);
-  EXPECT_EQ(sample->videos[0].frames, 60u);
+  ASSERT_EQ(Videos(*sample).size(), 1u);
+  EXPECT_EQ(Videos(*sample)[0].frames, 60u);
 }
 
 class ChangedImageTest : public IndexCheckTest {
@@ -464,7 +471,7 @@ class DecodeDeviceTest : public ::testing::Test {
     const auto opened = Open(config);
     EXPECT_TRUE(opened.ok()) << opened.status();
     for (uint64_t i = 0; opened.ok() && i < images_.size(); ++i) {
-      lengths.push_back((*opened)->index().sample(i)->encoded_bytes(0));
+      lengths.push_back(EncodedLength((*opened)->index().sample(i), 0));
     }
     return lengths;
   }

@@ -15,6 +15,11 @@
 namespace ballast {
 namespace {
 
+// Length of the file of image `i` if it may travel encoded.
+uint32_t EncodedOf(const absl::StatusOr<IndexedSample>& sample, size_t i) {
+  return sample->encoded_bytes(sample->media.of(MediumKind::kImage)[i]);
+}
+
 // Three samples in two files, with 2, 0 and 1 images.
 IndexContents Contents() {
   IndexContents contents;
@@ -93,11 +98,11 @@ TEST(IndexFileTest, ReturnsTheWrittenContents) {
   EXPECT_EQ(index.digests(), (IndexDigests{{3, 4}, {5, 6}, {7, 8}}));
   EXPECT_EQ(index.sample(0)->text_tokens, 100);
   EXPECT_EQ(index.sample(0)->label_tokens, 10);
-  ASSERT_EQ(index.sample(0)->images.size(), 2);
-  EXPECT_EQ(index.sample(0)->images[1].height, 2);
-  EXPECT_TRUE(index.sample(1)->images.empty());
-  ASSERT_EQ(index.sample(2)->images.size(), 1);
-  EXPECT_EQ(index.sample(2)->images[0].width, 30);
+  ASSERT_EQ(index.sample(0)->media.images().size(), 2);
+  EXPECT_EQ(index.sample(0)->media.images()[1].height, 2);
+  EXPECT_TRUE(index.sample(1)->media.images().empty());
+  ASSERT_EQ(index.sample(2)->media.images().size(), 1);
+  EXPECT_EQ(index.sample(2)->media.images()[0].width, 30);
   ASSERT_TRUE(index.Verify(nullptr).ok());
   EXPECT_EQ(index.record(1).offset, 500);
   EXPECT_EQ(index.num_files(), 2);
@@ -421,25 +426,25 @@ TEST(ImageMarkTest, HoldsTheLongestFileAndEveryRefusal) {
 TEST(IndexMarksTest, ReturnsMarksAndHashesByTheRule) {
   // The server compares the hashes of what it decodes, too.
   const auto host = Written(MarkedContents());
-  EXPECT_EQ(host->sample(0)->marks.size(), 3);
-  EXPECT_EQ(host->sample(0)->encoded_bytes(0), 0);
-  EXPECT_THAT(*host->content_hashes(0), ElementsAre(11, 0, 0));
+  EXPECT_EQ(host->sample(0)->media.marks().size(), 3);
+  EXPECT_EQ(EncodedOf(host->sample(0), 0), 0);
+  EXPECT_THAT(host->media_hashes(0)->images, ElementsAre(11, 0, 0));
 
   const auto index = Written(MarkedContents(), EncodedRule::kChecked);
   ASSERT_TRUE(index->Verify(nullptr).ok());
-  EXPECT_THAT(index->sample(0)->marks,
+  EXPECT_THAT(index->sample(0)->media.marks(),
               ElementsAre(kClean, kRefused, kUnchecked));
-  EXPECT_EQ(index->sample(0)->encoded_bytes(0), 700);
-  EXPECT_EQ(index->sample(0)->encoded_bytes(2), 0);
-  EXPECT_THAT(index->sample(1)->marks, ElementsAre(kUnsound, kChanged));
+  EXPECT_EQ(EncodedOf(index->sample(0), 0), 700);
+  EXPECT_EQ(EncodedOf(index->sample(0), 2), 0);
+  EXPECT_THAT(index->sample(1)->media.marks(), ElementsAre(kUnsound, kChanged));
   // Those of images that are not clean are not kept.
-  EXPECT_THAT(*index->content_hashes(0), ElementsAre(11, 0, 0));
-  EXPECT_THAT(*index->content_hashes(1), ElementsAre(0, 0));
+  EXPECT_THAT(index->media_hashes(0)->images, ElementsAre(11, 0, 0));
+  EXPECT_THAT(index->media_hashes(1)->images, ElementsAre(0, 0));
   EXPECT_THAT(index->hashes(2), ElementsAre(16));
 
   const auto unchecked = Written(MarkedContents(), EncodedRule::kUnchecked);
-  EXPECT_EQ(unchecked->sample(0)->encoded_bytes(2), 900);
-  EXPECT_EQ(unchecked->sample(1)->encoded_bytes(0), 0);
+  EXPECT_EQ(EncodedOf(unchecked->sample(0), 2), 900);
+  EXPECT_EQ(EncodedOf(unchecked->sample(1), 0), 0);
 }
 
 TEST(IndexMarksTest, CountsTheMarksOfSamples) {
@@ -463,9 +468,9 @@ TEST(IndexMarksTest, KeepsNoHashesWhereNoImageIsClean) {
   contents.marks[0] = kUnchecked;
   contents.marks[5] = kUnchecked;
   const auto index = Written(contents, EncodedRule::kUnchecked);
-  EXPECT_TRUE(index->content_hashes(0)->empty());
+  EXPECT_TRUE(index->media_hashes(0)->images.empty());
   const auto host = Written(contents);
-  EXPECT_TRUE(host->sample(0)->marks.empty());
+  EXPECT_TRUE(host->sample(0)->media.marks().empty());
   EXPECT_EQ(host->encoded_digest(), "");
   const std::string bytes = ReadFile(index->path());
   contents.content_hashes.clear();
@@ -502,7 +507,7 @@ TEST(IndexMarksTest, TheEncodedDigestCoversLengthsAndHashes) {
 TEST(IndexHashesTest, ReturnsAllHashes) {
   IndexContents contents = MarkedContents();
   contents.is_hashed = true;
-  IndexedVideo video = {};
+  StreamFacts video = {};
   video.frames = video.width = video.height = 1;
   contents.videos = {video, video, video};
   contents.video_records = {1, 1, 2};
@@ -510,10 +515,10 @@ TEST(IndexHashesTest, ReturnsAllHashes) {
   const auto index = Written(contents);
   ASSERT_TRUE(index->Verify(nullptr).ok());
   EXPECT_TRUE(index->is_hashed());
-  EXPECT_THAT(*index->content_hashes(0), ElementsAre(11, 12, 13));
-  EXPECT_THAT(*index->content_hashes(1), ElementsAre(14, 15));
-  EXPECT_TRUE(index->video_hashes(0)->empty());
-  EXPECT_THAT(*index->video_hashes(1), ElementsAre(21, 22));
+  EXPECT_THAT(index->media_hashes(0)->images, ElementsAre(11, 12, 13));
+  EXPECT_THAT(index->media_hashes(1)->images, ElementsAre(14, 15));
+  EXPECT_TRUE(index->media_hashes(0)->streams.empty());
+  EXPECT_THAT(index->media_hashes(1)->streams, ElementsAre(21, 22));
   EXPECT_THAT(*index->hashes_of_videos(2), ElementsAre(23));
   // Servers that compare all hashes agree with no others, and with none that
   // has other ones; those of samples left out do not count.
@@ -528,7 +533,7 @@ TEST(IndexHashesTest, ReturnsAllHashes) {
   contents.is_hashed = false;
   const auto plain = Written(contents);
   EXPECT_FALSE(plain->is_hashed());
-  EXPECT_TRUE(plain->video_hashes(1)->empty());
+  EXPECT_TRUE(plain->media_hashes(1)->streams.empty());
   EXPECT_NE(plain->encoded_digest(), digest);
   // The data are the same.
   EXPECT_EQ(plain->digest(), index->digest());
@@ -557,7 +562,7 @@ TEST(IndexMarksTest, AnOlderIndexIsOnlyReused) {
   EXPECT_FALSE((*old)->is_hashed());
   EXPECT_EQ((*old)->media_time_ns(0), 0);
   EXPECT_EQ((*old)->file_name(0), "a.tar");
-  EXPECT_EQ((*old)->sample(1)->images.size(), 2);
+  EXPECT_EQ((*old)->sample(1)->media.images().size(), 2);
   EXPECT_TRUE(Written(MarkedContents())->HasMarks());
 }
 

@@ -112,7 +112,7 @@ TEST(IndexLookUpTest, OpeningReadsOnlyTheHeadAndALookUpItsPages) {
     const auto sample = index->sample(ordinal);
     ASSERT_TRUE(sample.ok()) << sample.status();
     EXPECT_EQ(sample->text_tokens, ordinal);
-    EXPECT_EQ(sample->images.size(), ordinal % 3);
+    EXPECT_EQ(sample->media.images().size(), ordinal % 3);
     EXPECT_EQ(index->num_touched_pages(), pages.size()) << ordinal;
   }
   EXPECT_LE(ResidentBytes(path), (1 + pages.size()) * kAround);
@@ -247,11 +247,11 @@ TEST(IndexLookUpTest, SeesWritesToTheOpenFileAlone) {
 
 // What an index holds of videos.
 
-IndexedVideo Video(uint32_t frames) {
-  IndexedVideo video = {};
+StreamFacts Video(uint32_t frames) {
+  StreamFacts video = {};
   video.fps = 29.97;
   video.start = 1.5;
-  video.flags = IndexedVideo::kHasStart;
+  video.flags = StreamFacts::kHasStart;
   video.frames = frames;
   video.width = 640;
   video.height = 360;
@@ -289,14 +289,15 @@ TEST(IndexVideosTest, HoldsTheVideosOfEachSample) {
   const auto index = WriteFew(FewContents());
   EXPECT_TRUE(index->Verify(nullptr).ok()) << index->Verify(nullptr);
   EXPECT_EQ(index->num_videos(), 2u);
-  EXPECT_TRUE(index->sample(0)->videos.empty());
-  EXPECT_TRUE(index->sample(2)->videos.empty());
+  EXPECT_TRUE(Videos(*index->sample(0)).empty());
+  EXPECT_TRUE(Videos(*index->sample(2)).empty());
   const auto sample = index->sample(1);
   ASSERT_TRUE(sample.ok()) << sample.status();
-  ASSERT_EQ(sample->videos.size(), 2u);
-  EXPECT_EQ(sample->images.size(), 1u);
-  const IndexedVideo wanted = Video(200);
-  EXPECT_EQ(std::memcmp(&sample->videos[1], &wanted, sizeof(wanted)), 0);
+  ASSERT_EQ(sample->media.count(MediumKind::kVideo), 2u);
+  EXPECT_EQ(sample->media.images().size(), 1u);
+  const StreamFacts wanted = Video(200);
+  EXPECT_EQ(std::memcmp(&sample->media.streams()[1], &wanted, sizeof(wanted)),
+            0);
   const auto left_out = index->videos(3);
   ASSERT_TRUE(left_out.ok()) << left_out.status();
   ASSERT_EQ(left_out->size(), 1u);
@@ -330,21 +331,20 @@ TEST(IndexVideosTest, HoldsTheTimesOfVideosOfVariableRate) {
   const std::string constant = WriteFew(FewContents())->digest();
   IndexContents contents = FewContents();
   contents.videos[1].frames = 3;
-  contents.videos[1].flags |= IndexedVideo::kHasTimes;
+  contents.videos[1].flags |= StreamFacts::kHasTimes;
   contents.videos[2].frames = 1;
-  contents.videos[2].flags |= IndexedVideo::kHasTimes;
+  contents.videos[2].flags |= StreamFacts::kHasTimes;
   contents.times = {0, 10, 500, 600, 0, 40};
   const auto index = WriteFew(contents);
   EXPECT_TRUE(index->Verify(nullptr).ok()) << index->Verify(nullptr);
   const auto sample = index->sample(1);
   ASSERT_TRUE(sample.ok()) << sample.status();
-  FrameTimes rest = sample->times;
-  EXPECT_THAT(TakeTimes(sample->videos[0], &rest), ElementsAre());
-  EXPECT_THAT(TakeTimes(sample->videos[1], &rest),
-              ElementsAre(0, 10, 500, 600));
-  EXPECT_TRUE(rest.empty());
-  EXPECT_TRUE(index->sample(0)->times.empty());
-  EXPECT_TRUE(index->sample(2)->times.empty());
+  const std::vector<IndexedMedium> videos =
+      sample->media.of(MediumKind::kVideo);
+  EXPECT_THAT(videos[0].times, ElementsAre());
+  EXPECT_THAT(videos[1].times, ElementsAre(0, 10, 500, 600));
+  EXPECT_TRUE(index->sample(0)->media.times().empty());
+  EXPECT_TRUE(index->sample(2)->media.times().empty());
   EXPECT_THAT(*index->times(3), ElementsAre(0, 40));
   // Times of samples are data, those of one left out are not.
   IndexContents other = contents;

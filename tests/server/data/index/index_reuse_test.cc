@@ -290,7 +290,7 @@ TEST_F(IndexReuseTest, AddsHashesAndKeepsThem) {
   ASSERT_TRUE(index->is_hashed());
   // Of a.0.jpg and a.1.jpg.
   EXPECT_THAT(
-      *index->content_hashes(0),
+      index->media_hashes(0)->images,
       ElementsAre(Checksum(FakeImage(1, 2)), Checksum(FakeImage(3, 4))));
   const IndexReport kept = BuildBothWays(source, options);
   EXPECT_EQ(reads_.images, 0);

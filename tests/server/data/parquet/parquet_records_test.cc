@@ -130,12 +130,12 @@ TEST_F(ParquetDamageTest, DamageAfterIndexingIsADataFault) {
       }
       EXPECT_EQ((*read)->text, expected[i].text);
       // Of images the index knows the length and the first 4096 bytes.
-      ASSERT_EQ((*read)->images.size(), expected[i].images.size());
-      for (size_t k = 0; k < expected[i].images.size(); ++k) {
-        const std::string& image = (*read)->images[k];
-        EXPECT_EQ(image.size(), expected[i].images[k].size());
-        EXPECT_TRUE(image.substr(0, 4096) ==
-                    expected[i].images[k].substr(0, 4096));
+      ASSERT_EQ((*read)->media.size(), expected[i].media.size());
+      for (size_t k = 0; k < expected[i].media.size(); ++k) {
+        const absl::string_view image = (*read)->media[k].file();
+        const absl::string_view wanted = expected[i].media[k].file();
+        EXPECT_EQ(image.size(), wanted.size());
+        EXPECT_TRUE(image.substr(0, 4096) == wanted.substr(0, 4096));
       }
     }
   }
@@ -214,11 +214,11 @@ TEST_F(CookedRowsTest, AreAsReadWithoutARecipe) {
       ASSERT_TRUE(a.ok()) << a.status();
       ASSERT_TRUE(b.ok()) << b.status();
       EXPECT_EQ(Said(a->text), Said(b->text));
-      ASSERT_EQ(a->images.size(), b->images.size());
-      for (size_t k = 0; k < a->images.size(); ++k) {
-        EXPECT_EQ(a->image(k), b->image(k));
+      ASSERT_EQ(Images(*a).size(), Images(*b).size());
+      for (size_t k = 0; k < Images(*a).size(); ++k) {
+        EXPECT_EQ(a->media[k].file(), b->media[k].file());
       }
-      images += a->images.size();
+      images += Images(*a).size();
     }
     EXPECT_GT(images, 0u);
   }
@@ -284,11 +284,11 @@ class ParquetVideosTest : public ParquetTest {
     if (!sample.ok() || !indexed.ok()) return "";
     const auto json = nlohmann::json::parse(sample->text);
     std::string shown = json["messages"][0]["content"].dump();
-    EXPECT_EQ(sample->videos.size(), videos.size());
-    EXPECT_EQ(indexed->videos.size(), videos.size());
-    for (size_t i = 0; i < sample->videos.size(); ++i) {
-      EXPECT_EQ(GetBytes(sample->videos[i]), videos[i]);
-      absl::StrAppend(&shown, " ", indexed->videos[i].frames);
+    EXPECT_EQ(Videos(*sample).size(), videos.size());
+    EXPECT_EQ(Videos(*indexed).size(), videos.size());
+    for (size_t i = 0; i < Videos(*sample).size(); ++i) {
+      EXPECT_EQ(GetBytes(Videos(*sample)[i]), videos[i]);
+      absl::StrAppend(&shown, " ", Videos(*indexed)[i].frames);
     }
     return shown;
   }
@@ -363,14 +363,14 @@ TEST_F(ParquetVideosTest, ReadsTheClipsOfParts) {
   Shown(*opened, 0, {FakeVideo(9, 5000), FakeVideo(9, 5000)});
   const auto first = opened->index().sample(0);
   ASSERT_TRUE(first.ok()) << first.status();
-  const IndexedVideo clip = first->videos[0];
-  EXPECT_EQ(clip.flags, IndexedVideo::kHasStart | IndexedVideo::kHasEnd);
+  const StreamFacts clip = Videos(*first)[0];
+  EXPECT_EQ(clip.flags, StreamFacts::kHasStart | StreamFacts::kHasEnd);
   EXPECT_EQ(clip.start, 0.1);
   EXPECT_EQ(clip.end, 2);
   EXPECT_EQ(clip.sample_fps, 0.5);
-  EXPECT_EQ(first->videos[1].flags, 0u);
-  EXPECT_EQ(first->videos[1].sample_fps, 0);
-  EXPECT_EQ(opened->index().sample(1)->videos[0].flags, 0u);
+  EXPECT_EQ(Videos(*first)[1].flags, 0u);
+  EXPECT_EQ(Videos(*first)[1].sample_fps, 0);
+  EXPECT_EQ(Videos(*opened->index().sample(1))[0].flags, 0u);
 }
 
 // A column of datasets' type Audio, found by its name. A mark stands at the
@@ -387,10 +387,10 @@ TEST_F(ParquetVideosTest, ReadsAudio) {
     EXPECT_TRUE(sample.ok()) << sample.status();
     std::string text = Shown(*opened, ordinal, {});
     const auto indexed = opened->index().sample(ordinal);
-    EXPECT_EQ(indexed->clips.size(), sample->clips.size());
-    for (size_t i = 0; i < sample->clips.size(); ++i) {
-      absl::StrAppend(&text, " ", GetBytes(sample->clips[i]).size(), " ",
-                      indexed->clips[i].frames);
+    EXPECT_EQ(Clips(*indexed).size(), Clips(*sample).size());
+    for (size_t i = 0; i < Clips(*sample).size(); ++i) {
+      absl::StrAppend(&text, " ", GetBytes(Clips(*sample)[i]).size(), " ",
+                      Clips(*indexed)[i].frames);
     }
     return text;
   };
@@ -412,7 +412,7 @@ TEST_F(ParquetVideosTest, ReadsAudio) {
   // Beside a document of parallel lists.
   const v1::Source places = GetSource("audio_places.parquet");
   EXPECT_EQ(Build(places).clips, 3u);
-  EXPECT_EQ(ReadSample(*Open(places), 1)->clips.size(), 1u);
+  EXPECT_EQ(Clips(*ReadSample(*Open(places), 1)).size(), 1u);
 }
 
 TEST_F(ParquetVideosTest, ComparesMediaWithTheTurnsThatNameThem) {

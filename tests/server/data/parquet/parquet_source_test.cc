@@ -646,11 +646,11 @@ TEST_F(ParquetSourceTest, ReadsOnlyThePartsThatAreWanted) {
   const auto text = ReadSample(*opened, 2, {.text = true, .images = false});
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_NE(text->text, "");
-  EXPECT_EQ(text->images.size(), 0u);
+  EXPECT_EQ(text->media.size(), 0u);
   const auto images = ReadSample(*opened, 2, {.text = false, .images = true});
   ASSERT_TRUE(images.ok()) << images.status();
   EXPECT_EQ(images->text, "");
-  EXPECT_EQ(images->images.size(), 2u);
+  EXPECT_EQ(images->media.size(), 2u);
 }
 
 TEST_F(ParquetSourceTest, FindsFilesThatChangedOrVanished) {
@@ -683,12 +683,12 @@ TEST_F(ParquetSourceTest, ForgetsWhatItReadOfAnotherFile) {
   const auto opened = Open(source);
   const auto before = ReadSample(*opened, 0);
   ASSERT_TRUE(before.ok()) << before.status();
-  ASSERT_EQ(before->images.size(), 1u);
+  ASSERT_EQ(Images(*before).size(), 1u);
   // Behind the head of the first image of the second row group.
   const auto second = ReadSample(*Open(source), 10);
   ASSERT_TRUE(second.ok()) << second.status();
   std::string other = whole;
-  const size_t place = whole.find(second->images[0]);
+  const size_t place = whole.find(Images(*second)[0]);
   ASSERT_NE(place, whole.npos);
   other[place + 30000] ^= 1;
   WriteFile(path_, other);
@@ -698,7 +698,7 @@ TEST_F(ParquetSourceTest, ForgetsWhatItReadOfAnotherFile) {
   std::filesystem::last_write_time(path_, time);
   const auto after = ReadSample(*opened, 10);
   ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_TRUE(after->images == second->images);
+  EXPECT_TRUE(Images(*after) == Images(*second));
 }
 
 TEST_F(ParquetSourceTest, OpensThroughTheIndexAndReusesIt) {

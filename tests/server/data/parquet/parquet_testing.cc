@@ -71,19 +71,19 @@ void ParquetTest::ExpectSamples(const std::string& name,
       whole["messages"] = wanted["messages"];
       EXPECT_EQ(nlohmann::json::parse(sample->text), whole);
     }
-    ASSERT_EQ(sample->images.size(), wanted["images"].size());
+    ASSERT_EQ(Images(*sample).size(), wanted["images"].size());
     const auto indexed = source.index().sample(i);
     ASSERT_TRUE(indexed.ok()) << indexed.status();
     EXPECT_EQ(indexed->text_tokens, sample->text.size());
-    for (size_t k = 0; k < sample->images.size(); ++k) {
+    for (size_t k = 0; k < Images(*sample).size(); ++k) {
       std::string bytes;
       ASSERT_TRUE(
           absl::Base64Unescape(wanted["images"][k].get<std::string>(), &bytes));
-      EXPECT_EQ(sample->images[k], bytes);
+      EXPECT_EQ(Images(*sample)[k], bytes);
       const auto size = ReadFakeImage(bytes);
       ASSERT_TRUE(size.ok());
-      EXPECT_EQ(indexed->images[k].width, size->width);
-      EXPECT_EQ(indexed->images[k].height, size->height);
+      EXPECT_EQ(indexed->media.images()[k].width, size->width);
+      EXPECT_EQ(indexed->media.images()[k].height, size->height);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "server/data/index/index_builder.h"
 #include "server/data/open_source.h"
+#include "tests/fakes/read_sample.h"
 #include "tests/server/data/corpus_testing.h"
 #include "tests/server/data/fake_videos.h"
 
@@ -98,11 +99,11 @@ class WriteTarsTest : public ::testing::Test {
       ASSERT_TRUE(before.ok() && before->ok() && after.ok() && after->ok())
           << i;
       EXPECT_EQ((*before)->text, (*after)->text);
-      EXPECT_EQ((*before)->images, (*after)->images);
-      ASSERT_EQ((*after)->videos.size(), i + 1);
+      EXPECT_EQ(Images(**before), Images(**after));
+      ASSERT_EQ(Videos(**after).size(), i + 1);
       expect(i, **before, **after);
-      const auto known = lines->index().sample(i)->videos;
-      const auto found = tars->index().sample(i)->videos;
+      const auto known = Videos(*lines->index().sample(i));
+      const auto found = Videos(*tars->index().sample(i));
       ASSERT_EQ(found.size(), known.size());
       for (size_t k = 0; k < known.size(); ++k) {
         EXPECT_EQ(std::memcmp(&known[k], &found[k], sizeof(known[k])), 0);
@@ -134,9 +135,9 @@ TEST_F(WriteTarsTest, WritesVideos) {
   WriteFile(folder_ + "/chat.jsonl",
             absl::StrReplaceAll(text, {{"\n                ", " "}}));
   ExpectRepacked([](size_t i, const RawSample& before, const RawSample& after) {
-    ASSERT_EQ(before.videos.size(), i + 1);
+    ASSERT_EQ(Videos(before).size(), i + 1);
     for (size_t k = 0; k <= i; ++k) {
-      EXPECT_EQ(GetBytes(before.videos[k]), GetBytes(after.videos[k]));
+      EXPECT_EQ(GetBytes(Videos(before)[k]), GetBytes(Videos(after)[k]));
     }
   });
 }
@@ -149,10 +150,10 @@ TEST_F(WriteTarsTest, RefusesVideosThatTarsDoNotHold) {
         folder_ + "/chat.jsonl",
         absl::StrCat(R"({"video": )", video, R"(, "conversations": []})"));
     IndexOptions options = Options();
-    options.read_video = [](const RawVideo&) {
-      IndexedVideo facts = {};
+    options.read_video = [](const RawMedium&) {
+      StreamFacts facts = {};
       facts.fps = facts.frames = facts.width = facts.height = 60;
-      return absl::StatusOr<IndexedVideo>(facts);
+      return absl::StatusOr<StreamFacts>(facts);
     };
     EXPECT_EQ(BuildIndex(lines_, folder_, options)->videos, 1u);
     const auto source = OpenSource(lines_, folder_, FakeKey());
@@ -178,8 +179,8 @@ TEST_F(WriteTarsTest, WritesListsOfPictures) {
             R"( "sample_fps": 4}, {"type": "video", "video": "b.mp4"}]}]})"
             "\n");
   ExpectRepacked([](size_t i, const RawSample& before, const RawSample& after) {
-    EXPECT_EQ(before.videos[0].pictures, after.videos[0].pictures);
-    EXPECT_EQ(after.videos[0].pictures.size(), i + 2);
+    EXPECT_EQ(Videos(before)[0].pictures, Videos(after)[0].pictures);
+    EXPECT_EQ(Videos(after)[0].pictures.size(), i + 2);
   });
 }
 
@@ -216,8 +217,8 @@ TEST_F(WriteTarsTest, TheTarsHaveTheSameSamples) {
     ASSERT_TRUE(before.ok() && before->ok() && after.ok() && after->ok()) << i;
     EXPECT_EQ((*before)->text, (*after)->text);
     EXPECT_EQ((*before)->text_format, (*after)->text_format);
-    EXPECT_EQ((*before)->images, (*after)->images);
-    EXPECT_EQ((*before)->images.size(), i % 3);
+    EXPECT_EQ(Images(**before), Images(**after));
+    EXPECT_EQ(Images(**before).size(), i % 3);
     EXPECT_EQ(lines->index().sample(i)->text_tokens,
               tars->index().sample(i)->text_tokens);
   }

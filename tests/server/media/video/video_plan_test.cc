@@ -217,8 +217,8 @@ v1::Model MakeLlavaVideo(const nlohmann::json& vector) {
   return model;
 }
 
-IndexedVideo VideoOf(uint32_t frames, double fps) {
-  IndexedVideo video = {};
+StreamFacts VideoOf(uint32_t frames, double fps) {
+  StreamFacts video = {};
   video.frames = frames;
   video.fps = fps;
   video.width = 320;
@@ -238,9 +238,9 @@ std::vector<uint32_t> ManyThenFew() {
   return times;
 }
 
-IndexedVideo VariableVideo(const std::vector<uint32_t>& times) {
-  IndexedVideo video = VideoOf(static_cast<uint32_t>(times.size()) - 1, 30);
-  video.flags = IndexedVideo::kIsVariable | IndexedVideo::kHasTimes;
+StreamFacts VariableVideo(const std::vector<uint32_t>& times) {
+  StreamFacts video = VideoOf(static_cast<uint32_t>(times.size()) - 1, 30);
+  video.flags = StreamFacts::kIsVariable | StreamFacts::kHasTimes;
   return video;
 }
 
@@ -248,7 +248,7 @@ IndexedVideo VariableVideo(const std::vector<uint32_t>& times) {
 // torchcodec.
 TEST(VariableVideoTest, FramesOfVariableRateAreThoseOfTheirTimes) {
   const std::vector<uint32_t> times = ManyThenFew();
-  const IndexedVideo video = VariableVideo(times);
+  const StreamFacts video = VariableVideo(times);
   const VideoModel model = *FindVideoModel("qwen3_vl");
   const auto plan = PlanIndexedVideo(model, video, times);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -272,8 +272,8 @@ TEST(VariableVideoTest, FramesOfVariableRateAreThoseOfTheirTimes) {
 
 TEST(VariableVideoTest, AClipOfVariableRateHasTheFramesWithinIt) {
   const std::vector<uint32_t> times = ManyThenFew();
-  IndexedVideo video = VariableVideo(times);
-  video.flags |= IndexedVideo::kHasStart | IndexedVideo::kHasEnd;
+  StreamFacts video = VariableVideo(times);
+  video.flags |= StreamFacts::kHasStart | StreamFacts::kHasEnd;
   const VideoModel model = *FindVideoModel("qwen3_vl");
   const auto ends = [&](double start, double end) {
     video.start = start;
@@ -346,7 +346,7 @@ TEST(LlavaVideoTest, EqualsItsTrainingCode) {
 // line is that of docs/video.md.
 TEST(LlavaVideoTest, SamplesAsItsArgumentsSay) {
   v1::Model model = LlavaVideo();
-  const IndexedVideo minutes = VideoOf(3600 * 30, 30);
+  const StreamFacts minutes = VideoOf(3600 * 30, 30);
   auto plan = PlanIndexedVideo(*GetVideoModel(model), minutes);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->frames.size(), 3600u);
@@ -369,8 +369,8 @@ TEST(LlavaVideoTest, SamplesAsItsArgumentsSay) {
 TEST(LlavaVideoTest, AClipIsAVideoOfItsOwn) {
   v1::Model model = LlavaVideo();
   model.mutable_video()->set_time_instruction(true);
-  IndexedVideo clip = VideoOf(300, 30);
-  clip.flags = IndexedVideo::kHasStart | IndexedVideo::kHasEnd;
+  StreamFacts clip = VideoOf(300, 30);
+  clip.flags = StreamFacts::kHasStart | StreamFacts::kHasEnd;
   clip.start = 2;
   clip.end = 4;  // frames 60 to 120
   const auto plan = PlanIndexedVideo(*GetVideoModel(model), clip);
@@ -383,13 +383,13 @@ TEST(LlavaVideoTest, AClipIsAVideoOfItsOwn) {
 }
 
 TEST(LlavaVideoTest, RefusesWhatItDoesNotTake) {
-  const auto fault = [](const v1::Model& model, const IndexedVideo& video) {
+  const auto fault = [](const v1::Model& model, const StreamFacts& video) {
     return std::string(
         PlanIndexedVideo(*GetVideoModel(model), video).status().message());
   };
   v1::Model model = LlavaVideo();
-  IndexedVideo list = VideoOf(8, 30);
-  list.flags = IndexedVideo::kIsList;
+  StreamFacts list = VideoOf(8, 30);
+  list.flags = StreamFacts::kIsList;
   EXPECT_THAT(fault(model, list), HasSubstr("LLaVA-Video does not take"));
   EXPECT_THAT(fault(model, VideoOf(8, 0.25)),
               HasSubstr("each round(0.25 / 1)-th frame, which is not a frame"));

@@ -336,7 +336,7 @@ TEST_F(MetricsServiceTest, ListsClientsThatWaitAndThatHoldBack) {
 TEST_F(MetricsServiceTest, CountsBadSamplesAndListsTheirReasons) {
   std::set<uint64_t> bad;
   for (uint64_t ordinal = 0; ordinal < 32; ++ordinal) {
-    if (source_->mutable_sample(ordinal)->images.empty()) continue;
+    if (source_->mutable_sample(ordinal)->media.empty()) continue;
     source_->Fail(ordinal, DataFaultError("a scratch on the disk"));
     bad.insert(ordinal);
   }

@@ -1,4 +1,4 @@
-#include "server/sample/raw_video.h"
+#include "server/sample/medium.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -31,9 +31,10 @@ absl::StatusOr<OwnedFd> GetFile(absl::string_view bytes,
 
 }  // namespace
 
-absl::StatusOr<RawVideo> OpenVideo(FileView file, uint64_t offset,
-                                   uint64_t size) {
-  RawVideo video;
+absl::StatusOr<RawMedium> OpenMedium(MediumKind kind, FileView file,
+                                     uint64_t offset, uint64_t size) {
+  RawMedium video;
+  video.kind = kind;
   video.size = size;
   if (file.object() == nullptr) {
     BALLAST_ASSIGN_OR_RETURN(OwnedFd fd, file.Duplicate());
@@ -49,24 +50,26 @@ absl::StatusOr<RawVideo> OpenVideo(FileView file, uint64_t offset,
   }
   BALLAST_RETURN_IF_ERROR(file.Load({{offset, size}}));
   BALLAST_ASSIGN_OR_RETURN(const std::string bytes, file.ReadAt(offset, size));
-  return VideoInMemory(bytes, file.path());
+  return MediumInMemory(kind, bytes, file.path());
 }
 
-absl::StatusOr<RawVideo> VideoInMemory(absl::string_view bytes,
-                                       const std::string& name) {
+absl::StatusOr<RawMedium> MediumInMemory(MediumKind kind,
+                                         absl::string_view bytes,
+                                         const std::string& name) {
   if (bytes.size() > kMaxSampleBytes) {
     return DataFaultError(absl::StrCat("a video of ", bytes.size(),
                                        " bytes; at most ", kMaxSampleBytes,
                                        " are copied to memory"));
   }
-  RawVideo video;
+  RawMedium video;
+  video.kind = kind;
   video.size = bytes.size();
   BALLAST_ASSIGN_OR_RETURN(OwnedFd fd, GetFile(bytes, name));
   video.fd = std::make_shared<const OwnedFd>(std::move(fd));
   return video;
 }
 
-absl::Status CheckUnchanged(const RawVideo& video) {
+absl::Status CheckUnchanged(const RawMedium& video) {
   if (!video.state.has_value()) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(
       const FileState now,
@@ -78,7 +81,7 @@ absl::Status CheckUnchanged(const RawVideo& video) {
       "the source again and restart the servers");
 }
 
-absl::StatusOr<uint64_t> HashVideo(const RawVideo& video) {
+absl::StatusOr<uint64_t> HashMedium(const RawMedium& video) {
   if (video.fd == nullptr) {
     std::vector<uint64_t> hashes;
     for (const std::string& picture : video.pictures) {
