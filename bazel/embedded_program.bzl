@@ -1,5 +1,6 @@
 """Files that a library holds: embedded_program, a program as bytes, which
-common/helper_process.h starts, and html_page, a page as a string.
+common/helper_process.h starts, html_page, a page as a string, and
+embedded_textprotos, the names and texts of a folder's files.
 """
 
 load("//bazel:cc.bzl", "cc_library")
@@ -58,6 +59,18 @@ def embedded_program(name, program, symbol, is_text = False, visibility = None):
         name = name,
         srcs = [":" + name + "_source"],
         hdrs = [":" + name + "_header"],
+        visibility = visibility,
+    )
+
+def embedded_textprotos(name, visibility):
+    """NAME.inc: {"FILE", "TEXT"}, for each *.textproto of the folder."""
+    native.genrule(
+        name = name,
+        srcs = native.glob(["*.textproto"]),
+        outs = [name + ".inc"],
+        cmd = "for f in $(SRCS); do " +
+              "n=$${f##*/}; printf '{\"%s\", R\"TEXTPROTO(' $${n%.textproto}; cat $$f; printf ')TEXTPROTO\"},\\n'; " +
+              "done > $@",
         visibility = visibility,
     )
 

@@ -230,17 +230,17 @@ class RecentAnswers {
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-class CookedParser final : public RecordParser {
+class CookedParser final : public RawBasedParser {
  public:
   CookedParser(std::unique_ptr<RawRecordParser> raw,
                std::shared_ptr<const Recipe> recipe, std::string source)
-      : raw_(std::move(raw)),
+      : RawBasedParser(std::move(raw)),
         recipe_(std::move(recipe)),
         source_(std::move(source)) {}
 
   absl::Status Scan(const File& file, FileScanner& scanner) const override {
     CookedScan scan(recipe_.get(), &source_, &file, media(), &scanner);
-    BALLAST_RETURN_IF_ERROR(raw_->Scan(file, scan));
+    BALLAST_RETURN_IF_ERROR(records().Scan(file, scan));
     return scan.Flush();
   }
 
@@ -251,7 +251,8 @@ class CookedParser final : public RecordParser {
     if (file.from() == ReadFrom::kMemory) {
       return absl::AbortedError("its recipe has to run");
     }
-    BALLAST_ASSIGN_OR_RETURN(RawRecord raw, raw_->Read(entry, file, file_name));
+    BALLAST_ASSIGN_OR_RETURN(RawRecord raw,
+                             records().Read(entry, file, file_name));
     const std::string where = raw.record.where;
     // Before Python sees it: a recipe's answer to another record says nothing.
     if (raw.given.hash() != entry.text_check >> 32) {
@@ -282,9 +283,9 @@ class CookedParser final : public RecordParser {
     std::optional<CookedSample> sample = recent_.Look(entry.text_check);
     if (!sample.has_value() && file.from() != ReadFrom::kMemory) {
       BALLAST_ASSIGN_OR_RETURN(const std::vector<ByteRange> ranges,
-                               raw_->Ranges(entry, file, /*images=*/false));
+                               records().Ranges(entry, file, /*images=*/false));
       BALLAST_RETURN_IF_ERROR(file.Load(ranges));
-      auto raw = raw_->Read(entry, file, file_name);
+      auto raw = records().Read(entry, file, file_name);
       if (!raw.ok() && !IsDataFault(raw.status())) return raw.status();
       // Read says what is wrong with one that is not understood.
       if (!raw.ok() || raw->given.hash() != entry.text_check >> 32) {
@@ -299,18 +300,6 @@ class CookedParser final : public RecordParser {
     }
     if (!sample.has_value()) return paths;
     return PathsOf(*sample);
-  }
-
-  bool HoldsImages() const override { return raw_->HoldsImages(); }
-  const MediaRoot* media() const override { return raw_->media(); }
-  absl::StatusOr<std::vector<ByteRange>> Ranges(const IndexSampleRecord& entry,
-                                                FileView file,
-                                                bool images) const override {
-    return raw_->Ranges(entry, file, images);
-  }
-  void Forget(const IndexSampleRecord& entry,
-              const FileView& file) const override {
-    raw_->Forget(entry, file);
   }
 
  private:
@@ -342,7 +331,6 @@ class CookedParser final : public RecordParser {
     return Annotate(record.status(), where);
   }
 
-  const std::unique_ptr<const RawRecordParser> raw_;
   const std::shared_ptr<const Recipe> recipe_;
   const std::string source_;
   mutable RecentAnswers recent_;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -10,6 +11,32 @@
 #include "server/recipe/recipe.h"
 
 namespace ballast {
+
+// A parser that makes samples of the records that another finds: their places
+// are the same.
+class RawBasedParser : public RecordParser {
+ public:
+  bool HoldsImages() const override { return raw_->HoldsImages(); }
+  const MediaRoot* media() const override { return raw_->media(); }
+  absl::StatusOr<std::vector<ByteRange>> Ranges(const IndexSampleRecord& entry,
+                                                FileView file,
+                                                bool images) const override {
+    return raw_->Ranges(entry, file, images);
+  }
+  void Forget(const IndexSampleRecord& entry,
+              const FileView& file) const override {
+    raw_->Forget(entry, file);
+  }
+
+ protected:
+  explicit RawBasedParser(std::unique_ptr<RawRecordParser> raw)
+      : raw_(std::move(raw)) {}
+
+  const RawRecordParser& records() const { return *raw_; }
+
+ private:
+  const std::unique_ptr<const RawRecordParser> raw_;
+};
 
 // The record that `cooked` describes: its text, and its media where `raw` has
 // them, or below `root`. `text_check` is RecipeRecord::hash in the upper half,

@@ -74,21 +74,22 @@ class FormScan final : public RawRecordSink {
   FileScanner& scanner_;
 };
 
-class FormParser final : public RecordParser {
+class FormParser final : public RawBasedParser {
  public:
   FormParser(std::unique_ptr<RawRecordParser> raw, FormReader form)
-      : raw_(std::move(raw)), form_(std::move(form)) {}
+      : RawBasedParser(std::move(raw)), form_(std::move(form)) {}
 
   absl::Status Scan(const File& file, FileScanner& scanner) const override {
     FormScan scan(&form_, &file, media(), &scanner);
-    return raw_->Scan(file, scan);
+    return records().Scan(file, scan);
   }
 
   absl::StatusOr<Record> Read(const IndexSampleRecord& entry, FileView file,
                               absl::string_view file_name,
                               const ReadParts& parts,
                               const IndexedKinds& /*kinds*/) const override {
-    BALLAST_ASSIGN_OR_RETURN(RawRecord raw, raw_->Read(entry, file, file_name));
+    BALLAST_ASSIGN_OR_RETURN(RawRecord raw,
+                             records().Read(entry, file, file_name));
     const std::string where = raw.record.where;
     if (parts.record) {
       raw.given.name = raw.record.name;
@@ -111,9 +112,9 @@ class FormParser final : public RecordParser {
       return paths;
     }
     BALLAST_ASSIGN_OR_RETURN(const std::vector<ByteRange> ranges,
-                             raw_->Ranges(entry, file, /*images=*/false));
+                             records().Ranges(entry, file, /*images=*/false));
     BALLAST_RETURN_IF_ERROR(file.Load(ranges));
-    auto raw = raw_->Read(entry, file, file_name);
+    auto raw = records().Read(entry, file, file_name);
     if (!raw.ok() && !IsDataFault(raw.status())) return raw.status();
     // Read says what is wrong with one that is not understood.
     if (!raw.ok()) return paths;
@@ -122,20 +123,7 @@ class FormParser final : public RecordParser {
     return PathsOf(made->sample);
   }
 
-  bool HoldsImages() const override { return raw_->HoldsImages(); }
-  const MediaRoot* media() const override { return raw_->media(); }
-  absl::StatusOr<std::vector<ByteRange>> Ranges(const IndexSampleRecord& entry,
-                                                FileView file,
-                                                bool images) const override {
-    return raw_->Ranges(entry, file, images);
-  }
-  void Forget(const IndexSampleRecord& entry,
-              const FileView& file) const override {
-    raw_->Forget(entry, file);
-  }
-
  private:
-  const std::unique_ptr<const RawRecordParser> raw_;
   const FormReader form_;
 };
 
