@@ -35,7 +35,7 @@ if [[ -z $mkdocs ]]; then
 fi
 
 mkdir "$work/pages"
-cp -L README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE "$work/pages/"
+cp -L README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE CITATION.cff "$work/pages/"
 cp -RL docs "$work/pages/docs"
 rm -f "$work"/pages/docs/{BUILD.bazel,site.sh,mkdocs.yml}
 # Sources that pages link to.

@@ -1,6 +1,6 @@
 // Reports how evenly `lpt` and `refined` load the ranks, and what share of the
 // bytes each moves, by kind of load and number of ranks. Prints CSV for
-// docs/performance.md and tests/benchmarks/plot_balance.py:
+// docs/measurements/schedule.md and tests/benchmarks/plot_balance.py:
 //
 //   bazel run --config=opt //tests/benchmarks:balance_report > balance.csv
 //   tests/benchmarks/plot_balance.py balance.csv docs/balance.svg

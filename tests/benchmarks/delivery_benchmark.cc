@@ -1,6 +1,6 @@
 // Compares delivery with an upper bound: on the same node, one memcpy of the
-// same bytes; over a stream, gRPC alone. docs/performance.md says what each
-// measures.
+// same bytes; over a stream, gRPC alone. docs/measurements/delivery.md says
+// what each measures.
 
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 // Measures how soon a rank that connects to a running server has its first
-// block, relative to the time to decode its images. docs/performance.md says
-// how.
+// block, relative to the time to decode its images.
+// docs/measurements/delivery.md says how.
 
 #include <algorithm>
 #include <atomic>

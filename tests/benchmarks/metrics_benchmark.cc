@@ -1,4 +1,4 @@
-// Measures the cost of counting and timing (docs/performance.md,
+// Measures the cost of counting and timing (docs/measurements/delivery.md,
 // "Instruments"): one record, alone and while a thread on every core records
 // into the same instruments; for comparison, instruments that are not sharded;
 // and all records of one sample with one image.

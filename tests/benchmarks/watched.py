@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the cost of monitoring a server: processor time per image, and images per
 second, without monitoring, and with a scraper that reads /metrics every second and a
-`ballastctl top` (docs/performance.md, "Instruments").
+`ballastctl top` (docs/measurements/delivery.md, "Instruments").
 
     tests/benchmarks/watched.py --programs DIR [--rounds N] [--steps N]
 

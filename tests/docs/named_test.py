@@ -1,5 +1,6 @@
 """Every key of the configuration, every command and every flag stands in a page; every test
-that docs/faults.md names is one, and every message that a page quotes stands in the source.
+that docs/faults.md names is one, every message that a page quotes stands in the source, and
+every link leads somewhere.
 
 docs/reference is generated and lists keys and flags; a page says what they are for.
 """
@@ -23,7 +24,7 @@ def read(path):
 def written():
     """All code of the pages: blocks, and words between backticks."""
     code = []
-    for page in ["README.md", *glob.glob("docs/*.md")]:
+    for page in ["README.md", *glob.glob("docs/*.md"), *glob.glob("docs/measurements/*.md")]:
         text = read(page)
         code += BLOCK.findall(text)
         code += re.findall(r"`([^`\n]+)`", BLOCK.sub("", text))
@@ -67,6 +68,13 @@ def messages():
             for part_of in re.split(r"[…;:,]|\b(?:FILE|LINE|KEY|N)\b|\d+", quoted):
                 if len(part_of.strip(" .")) >= 8:
                     yield part_of.strip(" .")
+
+
+def anchors(path):
+    """The anchors of a page: of each heading, as GitHub and the site name it."""
+    titles = re.findall(r"(?m)^#+ (.*)$", BLOCK.sub("", read(path)))
+    plain = [re.sub(r"[^\w -]", "", re.sub(r"\]\([^)]*\)", "", t)).lower() for t in titles]
+    return {re.sub(" ", "-", title.strip()) for title in plain}
 
 
 def keys():
@@ -140,6 +148,22 @@ class NamedTest(unittest.TestCase):
         found = set(messages()) - set(OTHERS)
         self.assertGreater(len(found), 100)
         self.assertEqual(sorted(m for m in found if m not in text), [])
+
+    def test_every_link(self):
+        pages = [os.path.join(ROOT, page) for page in glob.glob("*.md")]
+        pages += glob.glob(ROOT + "/docs/**/*.md", recursive=True)
+        wrong, seen = [], 0
+        for page in pages:
+            for link in re.findall(r"\]\(([^()\s]+)\)", BLOCK.sub("", read(page))):
+                if re.match(r"\w+:", link):
+                    continue
+                seen += 1
+                path, _, anchor = link.partition("#")
+                path = os.path.join(os.path.dirname(page), path) if path else page
+                if not os.path.exists(path) or (anchor and anchor not in anchors(path)):
+                    wrong.append((os.path.relpath(page, ROOT), link))
+        self.assertGreater(seen, 500)
+        self.assertEqual(wrong, [])
 
 
 if __name__ == "__main__":

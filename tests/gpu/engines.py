@@ -1,5 +1,5 @@
-"""Measures `model.decode: device` from the server to the GPU (docs/performance.md, JPEG
-engines): tests/gpu/run.sh engines calls this on a machine with a GPU, in at most 8 minutes.
+"""Measures `model.decode: device` from the server to the GPU (docs/measurements/images.md):
+tests/gpu/run.sh engines calls this on a machine with a GPU, in at most 8 minutes.
 
 Draws a corpus of receipts, lists the photographs of the shared corpus, indexes and checks
 both, starts servers, and runs the benchmarks of the bundle against them. Prints every

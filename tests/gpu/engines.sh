@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures `model.decode: device` on a machine with a GPU and no Bazel, in one
-# call of at most 8 minutes (docs/gpu_tests.md, docs/performance.md):
+# call of at most 8 minutes (docs/gpu_tests.md, docs/measurements/images.md):
 #
 #   gpu_bundle/engines.sh [--out DIR] [--only NAMES] [ARGUMENTS...]
 #

@@ -149,7 +149,7 @@ class NvjpegDecoder {
   // Makes nvJPEG's memory large enough for batches of `batch` images, and for
   // the largest batch and picture so far. Without it nvJPEG is half as fast
   // over mixed sizes, and slows the trainer's work down, as if it freed memory
-  // each time (docs/performance.md).
+  // each time (docs/measurements/images.md).
   void Prepare(absl::Span<const EncodedJpeg* const> images, size_t batch);
 
   // Memory of one kind for nvJPEG. Memory that it gives back is kept for its

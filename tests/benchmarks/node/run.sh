@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures a whole node and common alternatives (docs/performance.md).
+# Measures a whole node and common alternatives (docs/measurements/delivery.md).
 #
 #   tests/benchmarks/node/run.sh build [CORPUS]
 #       builds the programs into gpu_bundle/, with the shared libraries that they

@@ -21,7 +21,7 @@ Modes, in one run, on the same samples in the same order:
   bound     batches that are on the GPU already, the same on every rank: no loading
             and no difference between ranks
 The time of a step runs on the GPU from the end of the step before, waiting included;
-the slowest rank counts. docs/performance.md has figures; plot_training.py makes a
+the slowest rank counts. docs/measurements/gpus.md has figures; plot_training.py makes a
 table and a plot.
 """
 
