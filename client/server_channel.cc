@@ -408,9 +408,17 @@ absl::Status ServerChannel::Explain(const CallOptions& options,
     // Unary calls are never cancelled here: the server is shutting down.
     result = absl::UnavailableError("the server is shutting down");
   } else if (absl::IsUnavailable(result)) {
-    const absl::Status tls = !UnixPath(address_).empty()
-                                 ? absl::OkStatus()
-                                 : DiagnoseTls(address_, security_, kDiagnosis);
+    // As the next handshake has it, by files that may be new.
+    ChannelSecurity now = security_;
+    const absl::Status read = now.current_tls == nullptr
+                                  ? absl::OkStatus()
+                                  : ReadTls(now.files, &now);
+    absl::Status tls = !UnixPath(address_).empty()
+                           ? absl::OkStatus()
+                           : DiagnoseTls(address_, now, kDiagnosis);
+    if (!tls.ok() && !read.ok()) {
+      tls = Failed(absl::StrCat(tls.message(), "; ", read.message()));
+    }
     // Otherwise nothing listens at the address, or the server is going away.
     result = !tls.ok() ? tls
                        : absl::UnavailableError(absl::StrCat(

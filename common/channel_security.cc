@@ -7,6 +7,8 @@
 
 #include <grpc/grpc_security_constants.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include "absl/status/status.h"
@@ -102,6 +104,24 @@ absl::Status CheckToken(absl::string_view token) {
       "found a token that holds other bytes than letters, digits and -._~+/=");
 }
 
+absl::Status ReadTls(const SecurityFiles& files, ChannelSecurity* security) {
+  std::string ca;
+  TlsIdentity identity;
+  if (!files.tls_ca.empty()) {
+    BALLAST_ASSIGN_OR_RETURN(ca,
+                             ReadTlsAuthorities({"--tls-ca", files.tls_ca}));
+  }
+  if (!files.tls_cert.empty()) {
+    BALLAST_ASSIGN_OR_RETURN(
+        identity, ReadTlsIdentity({"--tls-cert", files.tls_cert},
+                                  {"--tls-key", files.tls_key}, absl::Now()));
+  }
+  security->ca = std::move(ca);
+  security->cert = std::move(identity.cert);
+  security->key = std::move(identity.key);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ChannelSecurity> LoadChannelSecurity(
     const SecurityFiles& files) {
   ChannelSecurity security;
@@ -116,17 +136,13 @@ absl::StatusOr<ChannelSecurity> LoadChannelSecurity(
         files.tls_cert.empty() ? "--tls-server-name" : "--tls-cert",
         " needs --tls-ca: the CAs that may sign a server's certificate"));
   }
+  BALLAST_RETURN_IF_ERROR(ReadTls(files, &security));
   if (!files.tls_ca.empty()) {
-    BALLAST_ASSIGN_OR_RETURN(security.ca,
-                             ReadTlsAuthorities({"--tls-ca", files.tls_ca}));
-  }
-  if (!files.tls_cert.empty()) {
-    BALLAST_ASSIGN_OR_RETURN(
-        TlsIdentity identity,
-        ReadTlsIdentity({"--tls-cert", files.tls_cert},
-                        {"--tls-key", files.tls_key}, absl::Now()));
-    security.cert = std::move(identity.cert);
-    security.key = std::move(identity.key);
+    security.files = files;
+    security.current_tls =
+        std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+            files.tls_key, files.tls_cert, files.tls_ca,
+            static_cast<unsigned>(absl::ToInt64Seconds(files.renewal)));
   }
   security.server_name = files.tls_server_name;
   if (!files.token_file.empty()) {
@@ -147,6 +163,12 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
     // Local credentials add nothing on the wire; gRPC sends tokens only over
     // credentials.
     channel = grpc::experimental::LocalCredentials(UDS);
+  } else if (security.current_tls != nullptr) {
+    grpc::experimental::TlsChannelCredentialsOptions options;
+    options.set_certificate_provider(security.current_tls);
+    options.watch_root_certs();
+    if (!security.cert.empty()) options.watch_identity_key_cert_pairs();
+    channel = grpc::experimental::TlsCredentials(options);
   } else if (!security.ca.empty()) {
     grpc::SslCredentialsOptions options;
     options.pem_root_certs = security.ca;

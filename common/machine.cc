@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -101,6 +100,15 @@ uint64_t RaiseDescriptorLimit() {
   raised.rlim_cur = raised.rlim_max;
   if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
   return limit.rlim_cur;
+}
+
+void RaiseHardDescriptorLimit() {
+  struct rlimit limit = {};
+  const uint64_t wanted =
+      std::min(kWantedDescriptors, ReadNumber("/proc/sys/fs/nr_open"));
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max >= wanted) return;
+  limit.rlim_max = wanted;
+  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
 }
 
 }  // namespace ballast

@@ -27,6 +27,12 @@ inline uint32_t ThreadsOrCores(uint32_t threads) {
 // hard limit. Returns the limit then in force. Thread-safe.
 uint64_t RaiseDescriptorLimit();
 
+// Raises a lower hard limit to kWantedDescriptors, or to fs.nr_open if that is
+// less, where the process may: root with CAP_SYS_RESOURCE, which containers
+// usually lack. Elsewhere does nothing. Thread-safe.
+inline constexpr uint64_t kWantedDescriptors = 65'536;
+void RaiseHardDescriptorLimit();
+
 }  // namespace ballast
 
 #endif  // BALLAST_COMMON_MACHINE_H_

@@ -42,9 +42,8 @@ namespace {
 constexpr absl::Duration kPromised = absl::Seconds(10);
 constexpr absl::Duration kDrainTime = absl::Seconds(8);
 constexpr absl::Duration kLongWait = absl::Hours(1);
-// Interval between checks of the files of security.tls, and of the addresses.
-constexpr absl::Duration kTlsLook = absl::Minutes(1);
-constexpr absl::Duration kLostLook = absl::Seconds(5);
+// Longest time between looks at the files of security.tls and at the addresses.
+constexpr absl::Duration kLook = absl::Seconds(5);
 
 struct ServeOptions {
   std::string config;
@@ -100,8 +99,9 @@ void Reload(const ServeOptions& options, LoaderServer* server,
   }();
   server->NoteProblem(
       "reload", options.config,
-      Annotate(status, "the last SIGHUP changed nothing. Correct the file and "
-                       "send it again"));
+      Annotate(status,
+               "the last SIGHUP changed nothing. Correct the file and "
+               "send it again"));
   if (status.ok()) {
     LogInfo("reloaded ", options.config);
   } else {
@@ -114,10 +114,10 @@ void Reload(const ServeOptions& options, LoaderServer* server,
 // Kubernetes does. `fault` is the last error found; each error is logged once.
 void RenewTls(LoaderServer* server, std::string* fault) {
   const absl::StatusOr<bool> renewed = server->RenewTls();
-  server->NoteProblem(
-      "certificate", "security.tls",
-      Annotate(renewed.status(), "new connections still use the previous "
-                                 "certificates"));
+  server->NoteProblem("certificate", "security.tls",
+                      Annotate(renewed.status(),
+                               "new connections still use the previous "
+                               "certificates"));
   std::string found(renewed.status().message());
   if (!found.empty() && found != *fault) {
     LogError("new connections still use the previous certificates: ", found);
@@ -127,6 +127,7 @@ void RenewTls(LoaderServer* server, std::string* fault) {
 
 absl::Status Serve(const ServeOptions& options) {
   KeepFreedMemory();
+  RaiseHardDescriptorLimit();
   RaiseDescriptorLimit();
   SendLibraryLogsToLog();
   BALLAST_ASSIGN_OR_RETURN(ServeSignals signals,
@@ -157,18 +158,16 @@ absl::Status Serve(const ServeOptions& options) {
 
   const std::optional<absl::Duration> watchdog = WatchdogTimeout();
   const absl::Duration patience =
-      std::min(watchdog.has_value() ? *watchdog / 2 : kLostLook, kLostLook);
+      std::min(watchdog.has_value() ? *watchdog / 2 : kLook, kLook);
   std::string tls_fault;
-  absl::Time tls_look = absl::Now() + kTlsLook;
   int signal = 0;
   while (signal == 0 && server->lost().ok()) {
     signal = signals.Await(patience);
     if (signal == SIGHUP) {
       Reload(options, server.get(), &config.config);
       signal = 0;
-    } else if (signal == 0 && absl::Now() >= tls_look) {
+    } else if (signal == 0) {
       RenewTls(server.get(), &tls_fault);
-      tls_look = absl::Now() + kTlsLook;
     }
     if (watchdog.has_value()) {
       // Blocks forever if the streams are stuck: the service manager then
@@ -208,7 +207,7 @@ any more, the server drains likewise and ends with status 1.
 SIGHUP reads the configuration again and applies changes of the log level,
 tokens, certificates and limits of bad data. If anything else has changed,
 nothing is applied and the log says why. Certificates are also checked every
-minute.)",
+five seconds.)",
       "  ballast-server serve --config ballast.yaml\n"
       "  ballast-server serve --config ballast.yaml --listen 127.0.0.1:0",
       [options] { return Serve(*options); });

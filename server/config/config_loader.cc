@@ -123,10 +123,12 @@ void DefaultModel(const KeyReport& report, v1::Model* model) {
   ApplyModelProfile(model).IgnoreError();
 }
 
+constexpr char kServers[] = "topology.servers";
+
 // One server for all ranks.
 void DefaultServers(const KeyReport& report, const v1::Serve& serve,
                     v1::Topology* topology) {
-  if (report.Has("topology.servers")) return;
+  if (report.Has(kServers)) return;
   v1::Topology::Server& server = *topology->add_servers();
   if (serve.listen_size() > 0) server.set_address(serve.listen(0));
   for (const auto& [name, module] : topology->modules()) {
@@ -291,6 +293,10 @@ absl::StatusOr<LoadedConfig> ParseConfig(
   if (!listen.empty()) {
     loaded.config.mutable_serve()->mutable_listen()->Assign(listen.begin(),
                                                             listen.end());
+    if (!report.Has(kServers)) {
+      loaded.config.mutable_topology()->mutable_servers(0)->set_address(
+          listen[0]);
+    }
   }
   return loaded;
 }

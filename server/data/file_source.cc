@@ -322,12 +322,13 @@ absl::Status FileSource::ReadMedia(Record* found, uint64_t number,
                                       "--rebuild"));
   };
   const absl::Status status = read();
+  const int64_t newest_ns = index_->media_time_ns(record.file);
   // A fault of media that are not the indexed ones says nothing.
   if (IsDataFault(status)) {
-    BALLAST_RETURN_IF_ERROR(
-        media.CheckMediaAreIndexed(index_->media_time_ns(record.file)));
+    BALLAST_RETURN_IF_ERROR(media.CheckMediaAreIndexed(newest_ns));
   }
   BALLAST_RETURN_IF_ERROR(status);
+  sample->media_modified = media.GetModified(newest_ns);
   return OrderMedia(MediaList(index_->images(number), {}, streams), sample);
 }
 

@@ -183,7 +183,7 @@ absl::Status MediaReader::CheckMediaAreIndexed(int64_t newest_ns) const {
   constexpr char kAdvice[] =
       "; restore them, or index the source with --rebuild and restart the "
       "servers";
-  if (newest_ns != 0 && media_time_ns_ > newest_ns) {
+  if (GetModified(newest_ns) != absl::InfinitePast()) {
     return absl::UnavailableError(absl::StrCat(
         "named media have changed since they were indexed: one was modified "
         "after all that the index knows",

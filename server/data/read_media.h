@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "server/data/jsonl/media_root.h"
 #include "server/data/record_parser.h"
 #include "server/files/file.h"
@@ -51,6 +52,12 @@ class MediaReader {
   // known), or one in a store has another version by now than was read. Then
   // what was read says nothing of the sample. Errors: UNAVAILABLE.
   absl::Status CheckMediaAreIndexed(int64_t newest_ns) const;
+  // RawSample::media_modified, with the same `newest_ns`.
+  absl::Time GetModified(int64_t newest_ns) const {
+    return newest_ns != 0 && media_time_ns_ > newest_ns
+               ? absl::FromUnixNanos(media_time_ns_)
+               : absl::InfinitePast();
+  }
 
  private:
   absl::Status ReadRange(const FileView& file, ByteRange range);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
 #include "server/files/span_checksum.h"
@@ -196,6 +197,11 @@ absl::Status DecodeAndCut(absl::string_view file, const ImageHeader& expected,
 
 }  // namespace
 
+bool MayBeInCopy(absl::Time modified, absl::Time now) {
+  // A file server's clock may be ahead.
+  return absl::AbsDuration(now - modified) < absl::Minutes(1);
+}
+
 DataFault CountDiffers(absl::string_view what, uint64_t found,
                        uint64_t wanted) {
   return DataFault(absl::StrCat(
@@ -355,6 +361,9 @@ absl::Status SampleReader::WriteImage(const RawMedium& raw,
           FindFileFault(file, indexed, hash, reading->is_hashed, encoded)) {
     return fault->ToStatus();
   }
+  reading->is_proven =
+      hash != nullptr &&
+      (reading->is_hashed || indexed.mark.check() == ImageCheckResult::kClean);
   if (encoded != 0) {
     const absl::Span<uint8_t> to = reading->place(first);
     if (!to.empty() && static_cast<const void*>(file.data()) != to.data()) {
@@ -451,6 +460,7 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadMedia(
       // The hash says nothing about another version of the file.
       BALLAST_RETURN_IF_ERROR(CheckUnchanged(medium));
       if (auto fault = FindContentFault(found, *hash)) return fault->ToStatus();
+      reading.is_proven = true;
     }
     return is_audio ? WriteClip(medium, of_index, &reading)
                     : WriteVideo(medium, of_index, &reading);
@@ -459,9 +469,21 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadMedia(
   for (const IndexedMedium& of_index : indexed.media) {
     const RawMedium& of_sample = *medium++;
     if ((of_index.kind == MediumKind::kAudio) != is_audio) continue;
+    reading.is_proven = false;
     const absl::Status written =
         Annotate(write(of_sample, of_index), of_index.name());
-    if (auto fault = ToDataFault(written)) return *std::move(fault);
+    if (auto fault = ToDataFault(written)) {
+      if (reading.is_proven || !MayBeInCopy(raw->media_modified, absl::Now())) {
+        return *std::move(fault);
+      }
+      return absl::UnavailableError(absl::StrCat(
+          raw->name, ": ", written.message(),
+          "; a file of this sample was modified ",
+          absl::FormatDuration(
+              absl::Trunc(absl::Now() - raw->media_modified, absl::Seconds(1))),
+          " ago, after all that the index knows, and may be in the midst of a "
+          "copy. Once it is left alone for a minute its bytes decide"));
+    }
     BALLAST_RETURN_IF_ERROR(written);
     if (instruments_ != nullptr) {
       instruments_->image_bytes.Add(of_sample.file().size() + of_sample.size);

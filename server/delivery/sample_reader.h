@@ -10,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
 #include "proto/schedule/module.h"
@@ -45,6 +46,11 @@ struct SampleWork {
   ActiveSamples::Scope* active;
   std::string name;  // in its source; empty until the sample has been read
 };
+
+// Whether a file that was modified at `modified`, and is not known to be the
+// indexed one, may be in the midst of being written: a program that copies in
+// place may begin with the whole length, and write the end last. Pure.
+bool MayBeInCopy(absl::Time modified, absl::Time now);
 
 // The fault of a sample whose number of `what` is not the indexed one.
 DataFault CountDiffers(absl::string_view what, uint64_t found, uint64_t wanted);
@@ -110,6 +116,8 @@ class SampleReader {
     const SampleImages& images;
     // Of the source's index: every medium has its hash.
     bool is_hashed;
+    // The medium's bytes have been compared with the indexed hash.
+    bool is_proven = false;
     size_t next = 0;  // the crop or clip of the request to write
     uint32_t warnings = 0;
   };

@@ -9,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "server/files/object_store.h"
 #include "server/sample/data_fault.h"
 #include "server/sample/medium.h"
@@ -39,6 +40,9 @@ struct RawSample {
   uint64_t known_tokens = 0;
   // In the order of its index (MediaList); while an index is built, none.
   std::vector<RawMedium> media;
+  // When the last of its named media was modified, if that was after all that
+  // the index knows.
+  absl::Time media_modified = absl::InfinitePast();
   // With ReadParts::record: RecordJson of the record that a recipe has made the
   // sample of; "" without a recipe.
   std::string record;

@@ -6,12 +6,15 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "proto/transport.h"
 #include "tests/benchmarks/delivery_rig.h"
@@ -104,6 +107,59 @@ void Stream(benchmark::State& state) {
   Report(state, ours, yardstick, state.range(0));
 }
 
+// Processor time of this process, which has the server and its clients.
+double ProcessorSeconds() {
+  timespec time = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) +
+         1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// The same streams over TCP: through the relay, as a server has it, and to
+// gRPC itself; and raw gRPC streams of the same bytes.
+void Relayed(benchmark::State& state) {
+  const auto clients = static_cast<uint32_t>(state.range(0));
+  DeliveryRig relay(clients, Way::kRelay);
+  DeliveryRig direct(clients, Way::kTcp);
+  RawStreams raw(clients, Way::kTcp);
+  const double bytes = static_cast<double>(relay.bytes_a_client()) * clients;
+  const uint64_t messages =
+      (relay.bytes_a_client() + kMaxChunkBytes - 1) / kMaxChunkBytes;
+  struct Measured {
+    const char* name;
+    std::function<double()> pull;
+    double share;  // of the bytes that the clock has
+    std::vector<double> rates, processor;
+  };
+  const auto of_rig = [](DeliveryRig& rig) {
+    return [&rig] { return rig.Pull(false, [](uint32_t, const auto&) {}); };
+  };
+  constexpr double kSteps = DeliveryRig::kSteps;
+  Measured all[] = {
+      {"relay", of_rig(relay), (kSteps - 1) / kSteps, {}, {}},
+      {"direct", of_rig(direct), (kSteps - 1) / kSteps, {}, {}},
+      {"raw",
+       [&] { return raw.Pull(messages); },
+       static_cast<double>(messages - 1) / static_cast<double>(messages),
+       {},
+       {}}};
+  for (auto _ : state) {
+    for (Measured& one : all) {
+      const double processor = ProcessorSeconds();
+      const double seconds = one.pull();
+      one.processor.push_back((ProcessorSeconds() - processor) / bytes * 1024 *
+                              kMiB);
+      one.rates.push_back(bytes * one.share / kMiB / seconds);
+      if (&one == all) state.SetIterationTime(seconds);
+    }
+  }
+  for (const Measured& one : all) {
+    state.counters[absl::StrCat(one.name, "_MiB/s")] = Median(one.rates);
+    state.counters[absl::StrCat(one.name, "_cpu_s/GiB")] =
+        Median(one.processor);
+  }
+}
+
 // Measures Next for blocks that are ready in shared memory, with clients that
 // take one every two milliseconds, like trainers that compute.
 void HandOut(benchmark::State& state) {
@@ -131,6 +187,8 @@ BENCHMARK(SharedMemory)
     ->Arg(8)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
+BENCHMARK(Relayed)->Arg(1)->Arg(4)->UseManualTime()->Unit(
+    benchmark::kMillisecond);
 BENCHMARK(Stream)->Arg(1)->Arg(4)->Arg(8)->UseManualTime()->Unit(
     benchmark::kMillisecond);
 

@@ -32,11 +32,18 @@ std::string NewDirectory() {
   return path;
 }
 
-std::unique_ptr<grpc::Server> Serve(grpc::ServerBuilder* builder,
-                                    const std::string& address) {
-  builder->AddListeningPort(address, grpc::InsecureServerCredentials());
+// Serves at a socket in `directory`, or at 127.0.0.1. Changes `address` to
+// where clients find it.
+std::unique_ptr<grpc::Server> Serve(grpc::ServerBuilder* builder, Way way,
+                                    const std::string& directory,
+                                    std::string* address) {
+  *address = way == Way::kSocket ? absl::StrCat("unix:", directory, "/s")
+                                 : "127.0.0.1:0";
+  int port = 0;
+  builder->AddListeningPort(*address, grpc::InsecureServerCredentials(), &port);
   auto server = builder->BuildAndStart();
   if (server == nullptr) std::abort();
+  if (way != Way::kSocket) *address = absl::StrCat("127.0.0.1:", port);
   return server;
 }
 
@@ -101,7 +108,7 @@ double TimeTogether(uint32_t clients,
   return std::chrono::duration<double>(end - start).count();
 }
 
-DeliveryRig::DeliveryRig(uint32_t clients)
+DeliveryRig::DeliveryRig(uint32_t clients, Way way)
     : clients_(clients),
       index_(Photos(997)),
       config_(ConfigFor(clients)),
@@ -113,22 +120,33 @@ DeliveryRig::DeliveryRig(uint32_t clients)
   loader_ = *std::move(loader);
   service_ = std::make_unique<LoaderServiceImpl>("bench", scheduler_.get(),
                                                  loader_.get(), &calls_);
-  grpc::ServerBuilder builder;
-  builder.RegisterService(service_.get());
-  const std::string address = absl::StrCat("unix:", directory_, "/s");
-  server_ = Serve(&builder, address);
+  std::string address;
+  if (way == Way::kRelay) {
+    v1::Serve serve;
+    serve.add_listen("127.0.0.1:0");
+    auto started = StartCallServer(
+        serve, *ServerSecurity::Load({}), {service_.get()},
+        std::make_shared<ConnectionPlaces>(1000), [](const absl::Status&) {});
+    Check(started.status());
+    server_ = *std::move(started);
+    address = server_.addresses[0];
+  } else {
+    grpc::ServerBuilder builder;
+    builder.RegisterService(service_.get());
+    server_.server = Serve(&builder, way, directory_, &address);
+  }
   for (uint32_t i = 0; i < clients; ++i) {
     connections_.push_back(LoaderClient::Create(address));
   }
   // Builds all blocks, and warms the connections.
-  Pull(true, [this](uint32_t client, const FetchedBlock& block) {
+  Pull(way == Way::kSocket, [this](uint32_t client, const FetchedBlock& block) {
     if (client == 0) bytes_ += block.bytes().size();
   });
 }
 
 DeliveryRig::~DeliveryRig() {
   connections_.clear();
-  server_->Shutdown(std::chrono::system_clock::now());
+  server_.server->Shutdown(std::chrono::system_clock::now());
   std::filesystem::remove_all(directory_);
 }
 
@@ -267,12 +285,12 @@ class RawStreams::Service final : public grpc::CallbackGenericService {
   grpc::ByteBuffer message_;
 };
 
-RawStreams::RawStreams(uint32_t clients)
+RawStreams::RawStreams(uint32_t clients, Way way)
     : service_(std::make_unique<Service>()), directory_(NewDirectory()) {
   grpc::ServerBuilder builder;
   builder.RegisterCallbackGenericService(service_.get());
-  const std::string address = absl::StrCat("unix:", directory_, "/s");
-  server_ = Serve(&builder, address);
+  std::string address;
+  server_ = Serve(&builder, way, directory_, &address);
   for (uint32_t i = 0; i < clients; ++i) {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(kMessageLimit);

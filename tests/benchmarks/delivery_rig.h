@@ -14,10 +14,15 @@
 #include "server/delivery/loader.h"
 #include "server/schedule/scheduler.h"
 #include "server/serve/pull/pull_limits.h"
+#include "server/serve/service/listening.h"
 #include "server/serve/service/loader_service.h"
 #include "tests/fakes/fake_source_index.h"
 
 namespace ballast {
+
+// How clients reach a server: at its Unix socket or at 127.0.0.1, by gRPC
+// alone, or there through the relay, as a server has it.
+enum class Way { kSocket, kTcp, kRelay };
 
 // A server whose blocks are all built before measuring, and clients that each
 // pull the blocks of one rank. A client's blocks are kSteps of kSamples images
@@ -28,7 +33,7 @@ class DeliveryRig {
   static constexpr uint32_t kSamples = 8;
 
   // Aborts if anything fails, as do all functions here.
-  explicit DeliveryRig(uint32_t clients);
+  explicit DeliveryRig(uint32_t clients, Way way = Way::kSocket);
   ~DeliveryRig();
 
   uint32_t clients() const { return clients_; }
@@ -53,7 +58,7 @@ class DeliveryRig {
   CallCount calls_;
   std::unique_ptr<LoaderServiceImpl> service_;
   std::string directory_;
-  std::unique_ptr<grpc::Server> server_;
+  CallServer server_;  // without relays, unless by Way::kRelay
   std::vector<std::unique_ptr<LoaderClient>> connections_;
   uint64_t bytes_ = 0;
 };
@@ -62,7 +67,7 @@ class DeliveryRig {
 // only gRPC.
 class RawStreams {
  public:
-  explicit RawStreams(uint32_t clients);
+  explicit RawStreams(uint32_t clients, Way way = Way::kSocket);  // no kRelay
   ~RawStreams();
 
   // Seconds from when every client had its first message to when the last had

@@ -1,6 +1,9 @@
 #include "common/machine.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -59,6 +62,29 @@ TEST_F(MachineMemoryTest, KnowsGroupsOfVersionOne) {
 TEST_F(MachineMemoryTest, IsZeroIfUnknown) {
   std::filesystem::remove_all(root_);
   EXPECT_EQ(MachineMemory(root_), 0u);
+}
+
+// In a process of its own, whose limits nobody else has.
+TEST(RaiseHardDescriptorLimitTest, RaisesWhatItMay) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit low = {60, 100};
+    rlimit now = {};
+    setrlimit(RLIMIT_NOFILE, &low);
+    // Whether this process may is the system's to say.
+    const rlimit wanted = {60, kWantedDescriptors};
+    const bool may = setrlimit(RLIMIT_NOFILE, &wanted) == 0 &&
+                     setrlimit(RLIMIT_NOFILE, &low) == 0;
+    RaiseHardDescriptorLimit();
+    getrlimit(RLIMIT_NOFILE, &now);
+    const bool is_right = now.rlim_cur == 60 &&
+                          now.rlim_max == (may ? kWantedDescriptors : 100) &&
+                          RaiseDescriptorLimit() == now.rlim_max;
+    _exit(is_right ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

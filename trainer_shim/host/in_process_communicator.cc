@@ -6,7 +6,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
 
@@ -69,7 +71,8 @@ absl::Status CopySlices(uint32_t rank, const Sends& sends,
 // number is incremented.
 class Group {
  public:
-  explicit Group(uint32_t size) : size_(size), sends_(size) {}
+  Group(uint32_t size, absl::Duration timeout)
+      : size_(size), timeout_(timeout), sends_(size), has_posted_(size) {}
 
   uint32_t size() const { return size_; }
 
@@ -95,13 +98,23 @@ class Group {
     MutexLock lock(&mutex_);
     if (!status_.ok()) return status_;
     sends_[rank] = sends;
+    has_posted_[rank] = true;
     if (++posted_ == size_) {
       copying_ = size_;
       changed_.NotifyAll();
     }
     // copying_ cannot return to 0 before this rank's own EndCopy, however late
     // this rank wakes.
-    while (copying_ == 0 && status_.ok()) changed_.Wait(&mutex_);
+    const absl::Time end = absl::Now() + timeout_;
+    while (copying_ == 0 && status_.ok()) {
+      const absl::Duration left = end - absl::Now();
+      if (left > absl::ZeroDuration()) {
+        changed_.WaitFor(&mutex_, absl::ToChronoNanoseconds(left));
+        continue;
+      }
+      status_ = Missing(rank);
+      changed_.NotifyAll();
+    }
     if (copying_ == 0) return status_;
     return sends_;
   }
@@ -114,6 +127,7 @@ class Group {
     const uint64_t exchange = exchange_;
     if (--copying_ == 0) {
       posted_ = 0;
+      has_posted_.assign(size_, false);
       ++exchange_;
       result_ = status_;
       changed_.NotifyAll();
@@ -124,10 +138,25 @@ class Group {
     return result_;
   }
 
+  absl::Status Missing(uint32_t rank) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::vector<uint32_t> missing;
+    for (uint32_t r = 0; r < size_; ++r) {
+      if (!has_posted_[r]) missing.push_back(r);
+    }
+    return absl::DeadlineExceededError(absl::StrCat(
+        "rank ", rank, " waited ", absl::FormatDuration(timeout_),
+        " in an exchange for rank ", absl::StrJoin(missing, ", "),
+        " of this process, which did not come to it; does its thread still ask "
+        "for batches?"));
+  }
+
   const uint32_t size_;
+  const absl::Duration timeout_;
   Mutex mutex_;
   CondVar changed_;
   Sends sends_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> has_posted_ ABSL_GUARDED_BY(mutex_);
   uint32_t posted_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t copying_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t exchange_ ABSL_GUARDED_BY(mutex_) = 0;  // number of the current one
@@ -168,8 +197,9 @@ class InProcessCommunicator : public Communicator {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Communicator>> InProcessGroup(uint32_t size) {
-  const auto group = std::make_shared<Group>(size);
+std::vector<std::unique_ptr<Communicator>> InProcessGroup(
+    uint32_t size, absl::Duration timeout) {
+  const auto group = std::make_shared<Group>(size, timeout);
   std::vector<std::unique_ptr<Communicator>> ends;
   for (uint32_t rank = 0; rank < size; ++rank) {
     ends.push_back(std::make_unique<InProcessCommunicator>(group, rank));

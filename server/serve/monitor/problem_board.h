@@ -18,8 +18,8 @@ namespace ballast {
 // GetStatusResponse.Problem.kind, in the order in which a status lists them:
 // those that hold ranks up come first (docs/metrics.md).
 inline constexpr absl::string_view kProblemKinds[] = {
-    "not_serving", "reads_fail", "connections",
-    "certificate", "reload",     "shared_memory"};
+    "not_serving", "meeting", "reads_fail",   "connections",
+    "certificate", "reload",  "shared_memory"};
 
 using Problems = std::vector<v1::GetStatusResponse::Problem>;
 

@@ -270,7 +270,7 @@ Problems ServerState::FindProblems(
           absl::StrCat(left > absl::ZeroDuration() ? "ends at " : "ended at ",
                        absl::FormatTime(ends, absl::UTCTimeZone()),
                        "; new connections fail then. Replace the certificate "
-                       "and its key; the server reads them within a minute"))
+                       "and its key; the server reads them within 5 s"))
           ->set_seconds(std::max(absl::ToDoubleSeconds(-left), 0.0));
     }
   }

@@ -489,7 +489,9 @@ size_t ConnectionsOfRanks(const v1::Topology& topology) {
 
 absl::Status LoaderServer::Listen() {
   if (const std::string meeting = MeetingElsewhere(); !meeting.empty()) {
-    loader_service_.RefuseToAttach(NotCompared(state_.name(), meeting));
+    const absl::Status waits = NotCompared(state_.name(), meeting);
+    loader_service_.RefuseToAttach(waits);
+    problems_.Set("meeting", meeting, waits.message());
   }
   if (const size_t wanted = ConnectionsOfRanks(job_.config.topology());
       wanted > connections_->most()) {
@@ -552,6 +554,7 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
       LogInfo("no other server of the job differs any more; ranks are served");
     }
     peers_agree_ = verdict;
+    problems_.Set("meeting", MeetingElsewhere(), "");
     UpdateRefusal();
     if (verdict.ok()) loader_service_.RefuseToAttach(absl::OkStatus());
   };

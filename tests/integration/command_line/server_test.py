@@ -48,6 +48,7 @@ class ServerTest(tools.CorpusTest):
             self.assertEqual(status["bad_samples"], [])
             self.assertEqual(status["stalls"], [])
             self.assertEqual(status["address"], address)
+            self.assertEqual(status["server"], self.socket)
             self.assertEqual(status["health"], "serving")
             self.assertEqual(status["delivery"], "exchange")
             self.assertEqual({m: v["dp"] for m, v in status["modules"].items()}, DP)

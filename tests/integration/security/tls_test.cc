@@ -337,6 +337,42 @@ TEST_F(RenewalTest, HandshakesUseTheNewFilesAndStreamsContinue) {
   ExpectOf(old_, new_);
 }
 
+// As when all certificates of a job are renewed and its server is started anew.
+TEST_F(RenewalTest, ARunningClientGoesOnWithTheFilesOfThen) {
+  Start();
+  SecurityFiles files;
+  files.renewal = absl::Seconds(1);
+  const auto write = [&](const TestAuthority& ca) {
+    const TlsIdentity identity = ca.Issue({});
+    files.tls_ca = WriteTestFile("client-ca.pem", ca.cert());
+    files.tls_cert = WriteTestFile("client.pem", identity.cert);
+    files.tls_key = WriteTestFile("client.key", identity.key);
+  };
+  write(old_);
+  const auto security = LoadChannelSecurity(files);
+  ASSERT_TRUE(security.ok()) << security.status();
+  const auto client = LoaderClient::CreateSecure(address_, *security);
+  absl::Status asked = client->GetSchedule(0).status();
+  EXPECT_TRUE(asked.ok()) << asked;
+
+  Write(new_);
+  server_.reset();
+  auto server = StartSmallServer(address_, config_.security());
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ(client->GetSchedule(0).status().code(),
+            absl::StatusCode::kUnauthenticated);
+  write(new_);
+  const absl::Time end = absl::Now() + absl::Minutes(1);
+  do {
+    asked = client->GetSchedule(0).status();
+    // By the files of then, nothing is wrong.
+    EXPECT_NE(asked.code(), absl::StatusCode::kUnauthenticated) << asked;
+  } while (!asked.ok() && absl::Now() < end);
+  EXPECT_TRUE(asked.ok()) << asked;
+  const absl::Status pulled = TryPull(address_, *security);
+  EXPECT_TRUE(pulled.ok()) << pulled;
+}
+
 TEST_F(RenewalTest, AServerShowsOthersItsRenewedCertificate) {
   Write(old_);
   auto server = ServerSecurity::Load(config_.security());

@@ -235,7 +235,7 @@ TEST(ServeTest, SighupReloadsTheCertificates) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
-// With a watchdog the server checks more often than once a minute.
+// With a watchdog the server looks at its files with each sign of life.
 TEST(ServeTest, ChangedCertificatesAreReloadedWithoutASignal) {
   Manager manager;
   const TestAuthority ca("cluster");

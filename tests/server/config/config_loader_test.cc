@@ -223,6 +223,12 @@ TEST(LoadConfig, TheDefaultServerReadsForAllRanks) {
   EXPECT_EQ(config.topology().modules().at("language").dp(), 1u);
 }
 
+TEST(LoadConfig, TheDefaultServerIsAtTheAddressThatReplacesTheFiles) {
+  const auto loaded = ParseConfig(kSmallest, "test", "", {"unix:/c", "b:1"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.topology().servers(0).address(), "unix:/c");
+}
+
 TEST(LoadConfig, ZeroAndFalseAreNotTreatedAsMissing) {
   const v1::Config config = LoadYaml(absl::StrCat(kSmallest, R"(
 order: {seed: 0, shuffle: false}

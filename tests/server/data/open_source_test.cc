@@ -421,8 +421,18 @@ TEST_F(OpenSourceTest, NamedMediaThatWereModifiedLaterAreNoDataFault) {
               HasSubstr("line 2: named media have changed since they were "
                         "indexed"));
   EXPECT_TRUE(ReadSample(*source, 0).ok());
-  // The indexed bytes are read whatever their time.
+  // The indexed bytes are read whatever their time, as a copy's.
   WriteFile(path, FakeImage(5, 6));
+  std::filesystem::last_write_time(path, latest + std::chrono::seconds(1));
+  const auto copied = ReadSample(*source, 1);
+  ASSERT_TRUE(copied.ok()) << copied.status();
+  EXPECT_GT(copied->media_modified, absl::InfinitePast());
+  // Also a file of the same length and beginning, an hour older or renamed to
+  // its place.
+  std::filesystem::last_write_time(path, latest - std::chrono::hours(1));
+  EXPECT_EQ(ReadSample(*source, 1)->media_modified, absl::InfinitePast());
+  WriteFile(folder_ + "/new.jpg", FakeImage(5, 6));
+  std::filesystem::rename(folder_ + "/new.jpg", path);
   EXPECT_TRUE(ReadSample(*source, 1).ok());
   // Damage that keeps the time is damage.
   WriteFile(path, "sh");

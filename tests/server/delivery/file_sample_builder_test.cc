@@ -7,9 +7,11 @@
 #include <numeric>
 #include <thread>
 
+#include "absl/time/clock.h"
 #include "common/aligned_buffer.h"
 #include "proto/block/block_layout.h"
 #include "proto/block/block_plan.h"
+#include "server/delivery/sample_reader.h"
 #include "server/media/image/image.h"
 #include "server/model/model_profile.h"
 #include "server/schedule/scheduler.h"
@@ -251,6 +253,33 @@ TEST_F(FileSampleBuilderTest, AnImageThatChangedMakesTheSampleGrey) {
   EXPECT_EQ(bad[0].count, 1);
   ASSERT_TRUE(Build(v1::MODULE_VISION, 3).ok());
   EXPECT_EQ(builder_->bad_samples().List()[0].count, 2);
+}
+
+// A copy in place that begins with the whole length, as of a program that
+// reserves it, has the indexed beginning before it has the end.
+TEST_F(FileSampleBuilderTest, AnImageInTheMidstOfACopyIsNoDataFault) {
+  RawSample* const sample = source_.mutable_sample(2);
+  sample->media[0].bytes.back() ^= 1;
+  sample->media[0].bytes[sample->media[0].bytes.size() / 2] ^= 1;
+  sample->media_modified = absl::Now();
+  const auto during = Build(v1::MODULE_VISION, 2);
+  EXPECT_EQ(during.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(during.status().message()),
+              HasSubstr("may be in the midst of a copy"));
+  sample->media_modified = absl::Now() - absl::Minutes(2);
+  const auto after = Build(v1::MODULE_VISION, 2);
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_EQ(*after, SampleOutcome::kPlaceholder);
+}
+
+TEST(MayBeInCopyTest, ForAMinuteByEitherClock) {
+  const absl::Time now = absl::FromUnixSeconds(1'000'000);
+  EXPECT_TRUE(MayBeInCopy(now, now));
+  EXPECT_TRUE(MayBeInCopy(now + absl::Seconds(59), now));
+  EXPECT_TRUE(MayBeInCopy(now - absl::Seconds(59), now));
+  EXPECT_FALSE(MayBeInCopy(now - absl::Seconds(60), now));
+  EXPECT_FALSE(MayBeInCopy(now + absl::Seconds(60), now));
+  EXPECT_FALSE(MayBeInCopy(absl::InfinitePast(), now));
 }
 
 TEST_F(FileSampleBuilderTest, AMissingImageIsNamed) {

@@ -557,5 +557,18 @@ TEST(PeerPortsTest, OtherBytesAreRefused) {
   EXPECT_EQ(ports.Encode().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// A thread that holds its end and asks for nothing more.
+TEST(InProcessGroupTest, ARankThatDoesNotComeEndsTheOthersByName) {
+  const auto ends = InProcessGroup(3, absl::Milliseconds(50));
+  std::thread peer(
+      [&] { EXPECT_FALSE(ends[2]->AllToAllV({}, {}, nullptr).ok()); });
+  const absl::Status waited = ends[0]->AllToAllV({}, {}, nullptr);
+  peer.join();
+  EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(waited.message()),
+              AllOf(HasSubstr("for rank 1"), HasSubstr("did not come")));
+  EXPECT_EQ(ends[1]->AllToAllV({}, {}, nullptr), waited);
+}
+
 }  // namespace
 }  // namespace ballast

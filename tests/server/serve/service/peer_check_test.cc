@@ -15,6 +15,7 @@
 #include "common/mutex.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/loader_service.grpc.pb.h"
+#include "proto/metrics_service.grpc.pb.h"
 #include "proto/schedule/fingerprint.h"
 #include "server/serve/service/server.h"
 #include "server/text/model_tokenizer.h"
@@ -27,9 +28,11 @@ namespace ballast {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 v1::Fingerprint Micro(const std::string& micro) {
   return MakeFingerprint({{"batch.global", "64"}, {"batch.micro", micro}});
@@ -410,6 +413,20 @@ class PeerServersTest : public ::testing::Test {
     return response.refusal();
   }
 
+  // Kinds of a server's problems.
+  std::vector<std::string> Problems(int server) const {
+    grpc::ClientContext context;
+    v1::GetStatusResponse status;
+    EXPECT_TRUE(v1::MetricsService::NewStub(Connect(server))
+                    ->GetStatus(&context, {}, &status)
+                    .ok());
+    std::vector<std::string> kinds;
+    for (const auto& problem : status.problems()) {
+      kinds.push_back(problem.kind());
+    }
+    return kinds;
+  }
+
   static bool IsServing(const std::shared_ptr<grpc::Channel>& channel) {
     const auto stub = grpc::health::v1::Health::NewStub(channel);
     grpc::ClientContext context;
@@ -584,6 +601,7 @@ TEST_F(PeerServersTest, NoRankAttachesBeforeTheMeetingIsCompared) {
               HasSubstr("has not compared its configuration yet with server " +
                         Address(0)));
   EXPECT_EQ(AwaitRefusal(stub.get()), waits.error_message());
+  EXPECT_THAT(Problems(1), Contains("meeting"));
   const auto first = Start(0, 1234, &clock_, /*names_servers=*/false);
   grpc::Status refused = waits;
   while (refused.error_code() == StatusCode::UNAVAILABLE) {
@@ -595,6 +613,8 @@ TEST_F(PeerServersTest, NoRankAttachesBeforeTheMeetingIsCompared) {
   EXPECT_THAT(refused.error_message(),
               HasSubstr("first differing key: order.seed is 99 with server " +
                         Address(1) + " and 1234 with server " + Address(0)));
+  EXPECT_THAT(Problems(1),
+              AllOf(Contains("not_serving"), Not(Contains("meeting"))));
   // The ranks of the first one train on.
   EXPECT_TRUE(Attach(v1::LoaderService::NewStub(Connect(0)).get(),
                      v1::MODULE_VISION, &attached)
@@ -608,6 +628,7 @@ TEST_F(PeerServersTest, AServerThatWasComparedServesWithoutTheMeeting) {
   v1::AttachResponse attached;
   while (!Attach(stub.get(), v1::MODULE_VISION, &attached).ok()) {
   }
+  EXPECT_THAT(Problems(1), Not(Contains("meeting")));
   first.reset();
   clock_.AwaitSleepers(1);
   clock_.Advance(PeerVerdict::kWatchDelay);
