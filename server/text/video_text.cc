@@ -266,7 +266,7 @@ absl::StatusOr<std::vector<MediumKind>> MarkFrames(
       count(MediumKind::kVideo), " ", kVideoMark, of_audio,
       " marks, the sample has ", images, " images and ", videos, " videos",
       clips.has_value() ? absl::StrCat(" and ", audios, " clips of audio") : "",
-      "; each mark is one"));
+      "; each mark stands for one of them"));
 }
 
 std::vector<uint32_t> ImagesBehindVideos(const std::vector<MediumKind>& order) {

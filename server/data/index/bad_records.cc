@@ -106,6 +106,16 @@ absl::StatusOr<Json> ReadHead(const IndexFile& index, std::ifstream* file) {
   return head;
 }
 
+// A share is never more than it says, but one bad record is no fault of the
+// others.
+uint64_t MostBad(double share, uint64_t samples, uint64_t bad) {
+  // 0.29 * 100 is less than 29.
+  constexpr double kRounding = 1e-6;
+  const uint64_t most = static_cast<uint64_t>(
+      std::floor(share * static_cast<double>(samples + bad) + kRounding));
+  return share > 0 && samples > 0 ? std::max<uint64_t>(most, 1) : most;
+}
+
 }  // namespace
 
 std::string GetCause(const BadSample& bad) {
@@ -215,14 +225,17 @@ v1::LeftOut GetLeftOut(const v1::Source& source, const IndexFile& index) {
 
 absl::Status CheckLeftOut(const v1::Source& source, const v1::LeftOut& left_out,
                           absl::string_view list) {
-  const double records =
-      static_cast<double>(left_out.samples() + left_out.bad());
-  const double most = std::ceil(source.max_bad() * records);
-  if (static_cast<double>(left_out.bad()) <= most) return absl::OkStatus();
+  const uint64_t records = left_out.samples() + left_out.bad();
+  const uint64_t most =
+      MostBad(source.max_bad(), left_out.samples(), left_out.bad());
+  if (left_out.bad() <= most) return absl::OkStatus();
   std::string text = absl::StrFormat(
-      "source %s: %d of %d records are bad, and max_bad %g%% lets %d pass:",
-      source.name(), left_out.bad(), left_out.samples() + left_out.bad(),
-      source.max_bad() * 100, static_cast<uint64_t>(most));
+      "source %s: %d of %d records are bad (%.3g%%), and max_bad %g%% lets %d "
+      "pass:",
+      source.name(), left_out.bad(), records,
+      100.0 * static_cast<double>(left_out.bad()) /
+          static_cast<double>(records),
+      source.max_bad() * 100, most);
   for (const v1::LeftOut::Cause& cause : left_out.causes()) {
     absl::StrAppend(&text, "\n  ", cause.records(), " ", cause.cause(), ", as ",
                     cause.example());

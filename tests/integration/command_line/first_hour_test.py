@@ -124,7 +124,7 @@ serve: {listen: ["127.0.0.1:0"]}
     def test_what_is_left_out_is_said_everywhere(self):
         self.records(images=1)
         config = self.write("own.yaml", (self.CONFIG % ".") + "balance: {delivery: direct}\n")
-        # One of 21 records: a share of 1 % is rounded up.
+        # One of 21 records: one may be bad in any source.
         printed = self.ok("ballast-server", "index", "--config", config)
         self.assertIn("20 samples, 0 images, 0 skipped, 1 bad", printed)
         done = tools.run("ballast-server", "plan", "--config", config, "--step", 0)

@@ -38,8 +38,8 @@ TEST(BadRecordsTest, TheCauseIsWhatRecordsShare) {
             GetCause(Bad("a.jpg: cut off")));
 }
 
-// 1% of 20 is one record, since a share is rounded up.
-TEST(BadRecordsTest, ASmallSourceMayLackOneRecord) {
+// A share is rounded down, but lets one record pass where others are left.
+TEST(BadRecordsTest, AShareIsNeverMoreThanItSaysButOneRecordMayBeBad) {
   v1::Source source;
   source.set_name("chat");
   const auto check = [&](double share, uint64_t samples, uint64_t bad) {
@@ -50,11 +50,22 @@ TEST(BadRecordsTest, ASmallSourceMayLackOneRecord) {
   };
   EXPECT_TRUE(check(0.01, 19, 1).ok());
   EXPECT_FALSE(check(0.01, 18, 2).ok());
+  EXPECT_TRUE(check(0.01, 139, 1).ok());
+  EXPECT_FALSE(check(0.01, 138, 2).ok());
+  EXPECT_TRUE(check(0.01, 198, 2).ok());
   EXPECT_TRUE(check(0.01, 990, 10).ok());
   EXPECT_FALSE(check(0.01, 989, 11).ok());
   EXPECT_FALSE(check(0, 1000, 1).ok());
   EXPECT_TRUE(check(0, 1000, 0).ok());
   EXPECT_TRUE(check(1, 0, 5).ok());
+  // Nothing would be left of a source of one record.
+  EXPECT_FALSE(check(0.01, 0, 1).ok());
+  EXPECT_TRUE(check(0.01, 1, 1).ok());
+  // Doubles: 0.07 * 100 is above 7, 0.29 * 100 below 29.
+  EXPECT_TRUE(check(0.07, 93, 7).ok());
+  EXPECT_FALSE(check(0.07, 92, 8).ok());
+  EXPECT_TRUE(check(0.29, 71, 29).ok());
+  EXPECT_FALSE(check(0.29, 70, 30).ok());
 }
 
 TEST(BadRecordsTest, TheErrorNamesThreeCausesWithExamples) {
@@ -69,8 +80,8 @@ TEST(BadRecordsTest, TheErrorNamesThreeCausesWithExamples) {
       CheckLeftOut(source, SummariseBad("chat", 16, bad, 0), "i.bad");
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   const std::string text(status.message());
-  EXPECT_THAT(text, HasSubstr("source chat: 124 of 140 records are bad, and "
-                              "max_bad 1% lets 2 pass"));
+  EXPECT_THAT(text, HasSubstr("source chat: 124 of 140 records are bad "
+                              "(88.6%), and max_bad 1% lets 1 pass"));
   EXPECT_THAT(text, HasSubstr("118 image missing, as chat.jsonl at byte 7, "
                               "sample 3: a.jpg: gone"));
   EXPECT_THAT(text, HasSubstr("3 three"));
