@@ -336,6 +336,11 @@ v1::Fingerprint ScheduleFingerprint(
       IsPlacedAnew(config.model())) {
     entries["delivery.position_rules"] = absl::StrCat(rules.positions);
   }
+  // Servers must make the same pixels of a frame: before, the last columns of
+  // some widths were black. A checkpoint resumes with another.
+  if (rules.frames > 1 && HaveVideos(indexes)) {
+    entries["delivery.frame_rules"] = absl::StrCat(rules.frames);
+  }
   // As FFmpeg's releases: a job has servers of one kind of processor, and
   // resumes on another.
   if (!rules.processor.empty()) {

@@ -51,6 +51,7 @@ inline constexpr char kProcessor[] = "";
 struct ReleaseRules {
   int text = kTextVersion;
   int positions = 2;
+  int frames = 2;
   std::string ffmpeg = kFfmpegVersion;
   std::string processor = kProcessor;
 };

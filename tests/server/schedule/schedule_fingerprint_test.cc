@@ -331,7 +331,11 @@ TEST(ScheduleFingerprintTest, TextIsThatOfOlderReleases) {
     ASSERT_TRUE(sizes.ok()) << sizes.status();
     const v1::Fingerprint fingerprint = ScheduleFingerprint(
         loaded->config, indexes, v1::SPLIT_TRAIN, *sizes, nullptr,
-        {.text = 3, .positions = 1, .ffmpeg = "", .processor = ""});
+        {.text = 3,
+         .positions = 1,
+         .frames = 1,
+         .ffmpeg = "",
+         .processor = ""});
     std::map<std::string, std::string> entries = {
         {"HASH",
          absl::StrCat(fingerprint.hash(), " ", fingerprint.data_hash())}};

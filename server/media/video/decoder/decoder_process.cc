@@ -306,8 +306,7 @@ absl::Status DecoderProcess::Decode(const VideoBytes& video,
   request.frames = static_cast<uint32_t>(wanted.size());
   request.offset = video.offset;
   request.bytes = video.bytes;
-  request.stride = static_cast<uint32_t>(
-      AlignUp(uint64_t{facts.width} * 3, video_decoder::kRowAlignment));
+  request.stride = static_cast<uint32_t>(video_decoder::RowBytes(facts.width));
   request.slot_bytes = AlignUp(
       uint64_t{request.stride} * facts.height + video_decoder::kSlotMargin,
       video_decoder::kSlotMargin);

@@ -98,6 +98,14 @@ inline constexpr uint64_t kLargestAllocation = uint64_t{1} << 30;
 inline constexpr uint32_t kRowAlignment = 64;
 inline constexpr uint32_t kSlotMargin = 4096;
 
+// Bytes from one row to the next. libswscale converts eight pixels at a time,
+// and leaves out the last ones of a row that has no room for eight.
+inline constexpr uint64_t RowBytes(uint32_t width) {
+  constexpr uint64_t kTogether = 8;
+  const uint64_t pixels = (width + kTogether - 1) / kTogether * kTogether;
+  return (3 * pixels + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+}
+
 }  // namespace ballast::video_decoder
 
 #endif  // BALLAST_SERVER_MEDIA_VIDEO_DECODER_DECODER_PROTOCOL_H_

@@ -109,8 +109,8 @@ class RgbConverter {
   RgbConverter(const RgbConverter&) = delete;
   RgbConverter& operator=(const RgbConverter&) = delete;
 
-  // Writes frame->height rows of `stride` bytes, a multiple of kRowAlignment
-  // and at least 3 bytes a pixel; kSlotMargin bytes after them may be
+  // Writes frame->height rows of `stride` bytes, at least RowBytes of the width
+  // and a multiple of kRowAlignment; kSlotMargin bytes after them may be
   // overwritten. Returns false after a fault.
   bool Convert(const AVFrame& frame, uint8_t* rows, uint32_t stride,
                Fault* fault);
