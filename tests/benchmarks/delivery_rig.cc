@@ -125,7 +125,7 @@ DeliveryRig::DeliveryRig(uint32_t clients, Way way)
     v1::Serve serve;
     serve.add_listen("127.0.0.1:0");
     auto started = StartCallServer(
-        serve, *ServerSecurity::Load({}), {service_.get()},
+        *OpenAllSockets(serve), *ServerSecurity::Load({}), {service_.get()},
         std::make_shared<ConnectionPlaces>(1000), [](const absl::Status&) {});
     Check(started.status());
     server_ = *std::move(started);

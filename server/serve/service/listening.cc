@@ -122,16 +122,21 @@ void SetCallLimits(grpc::ServerBuilder* builder) {
 
 }  // namespace
 
-absl::StatusOr<CallServer> StartCallServer(
-    const v1::Serve& serve, const ServerSecurity& security,
-    absl::Span<grpc::Service* const> services,
-    std::shared_ptr<ConnectionPlaces> places,
-    std::function<void(const absl::Status&)> on_lost) {
+absl::StatusOr<std::vector<ListenSockets>> OpenAllSockets(
+    const v1::Serve& serve) {
   std::vector<ListenSockets> sockets;
   for (const std::string& address : serve.listen()) {
     BALLAST_ASSIGN_OR_RETURN(sockets.emplace_back(),
                              OpenListenSockets(address));
   }
+  return sockets;
+}
+
+absl::StatusOr<CallServer> StartCallServer(
+    std::vector<ListenSockets> sockets, const ServerSecurity& security,
+    absl::Span<grpc::Service* const> services,
+    std::shared_ptr<ConnectionPlaces> places,
+    std::function<void(const absl::Status&)> on_lost) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;

@@ -19,6 +19,7 @@
 #include "server/serve/monitor/balance_board.h"
 #include "server/serve/monitor/server_state.h"
 #include "server/serve/monitor/state_history.h"
+#include "server/serve/relay/listen_sockets.h"
 #include "server/serve/relay/relay.h"
 #include "server/serve/security/server_security.h"
 #include "server/serve/service/compared_servers.h"
@@ -50,15 +51,18 @@ struct CallServer {
   std::vector<std::string> addresses;
 };
 
-// Listens at every address of serve.listen for calls of `services`, which
-// `security` admits, within bounds on messages, calls and `places`. Sockets
-// are for their owner and group only; a socket file that a killed server left
-// is replaced. `services` are not owned and must outlive the server. `on_lost`
-// is called from another thread if an address is lost for good
-// (Relay::Settings). Errors: as OpenListenSockets and Relay::Start;
+// The sockets of every address of serve.listen, in its order. Errors: as
+// OpenListenSockets.
+absl::StatusOr<std::vector<ListenSockets>> OpenAllSockets(
+    const v1::Serve& serve);
+
+// Answers calls of `services` that come at `sockets`, which `security` admits,
+// within bounds on messages, calls and `places`. `services` are not owned and
+// must outlive the server. `on_lost` is called from another thread if an
+// address is lost for good (Relay::Settings). Errors: as Relay::Start;
 // UNAVAILABLE (gRPC starts no server).
 absl::StatusOr<CallServer> StartCallServer(
-    const v1::Serve& serve, const ServerSecurity& security,
+    std::vector<ListenSockets> sockets, const ServerSecurity& security,
     absl::Span<grpc::Service* const> services,
     std::shared_ptr<ConnectionPlaces> places,
     std::function<void(const absl::Status&)> on_lost);

@@ -253,7 +253,7 @@ namespace {
 // The server that decides on changes: the first of topology.servers.
 std::string DeciderAddress(const v1::Config& config,
                            const ServerIdentity& identity) {
-  return config.topology().servers_size() > 0
+  return config.topology().servers_size() > 1
              ? config.topology().servers(0).address()
              : identity.name;
 }
@@ -344,13 +344,20 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   parts.balance = BalanceBoard::Create(parts.loader.get(), std::move(servers),
                                        GetGeometry(scheduler->job()),
                                        PackRoom(opened->config));
+  BALLAST_ASSIGN_OR_RETURN(std::vector<ListenSockets> sockets,
+                           OpenAllSockets(opened->config.serve()));
+  // With the port that the system chose.
+  ServerIdentity named = identity;
+  if (!sockets.empty() && identity.name == opened->config.serve().listen(0)) {
+    named.name = sockets[0].address;
+  }
   std::unique_ptr<LoaderServer> server(
       new LoaderServer(std::move(opened), std::move(revisions), read_policy,
-                       std::move(security), identity, std::move(parts)));
+                       std::move(security), named, std::move(parts)));
   RevisionKeeper* const keeper = server->revisions_.keeper.get();
   if (keeper != nullptr) BALLAST_RETURN_IF_ERROR(keeper->Start(clock));
   BALLAST_RETURN_IF_ERROR(server->StartHistory());
-  BALLAST_RETURN_IF_ERROR(server->Listen());
+  BALLAST_RETURN_IF_ERROR(server->Listen(std::move(sockets)));
   server->WatchStandstill();
   if (keeper != nullptr) server->WatchRevisions();
   BALLAST_RETURN_IF_ERROR(server->WatchIndexes());
@@ -487,7 +494,7 @@ size_t ConnectionsOfRanks(const v1::Topology& topology) {
 
 }  // namespace
 
-absl::Status LoaderServer::Listen() {
+absl::Status LoaderServer::Listen(std::vector<ListenSockets> sockets) {
   if (const std::string meeting = MeetingElsewhere(); !meeting.empty()) {
     const absl::Status waits = NotCompared(state_.name(), meeting);
     loader_service_.RefuseToAttach(waits);
@@ -506,7 +513,7 @@ absl::Status LoaderServer::Listen() {
   };
   BALLAST_ASSIGN_OR_RETURN(
       call_server_,
-      StartCallServer(job_.config.serve(), security_,
+      StartCallServer(std::move(sockets), security_,
                       {&loader_service_, &schedule_service_, &order_service_,
                        &metrics_service_, &revision_service_},
                       connections_, on_lost));

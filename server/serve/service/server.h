@@ -209,7 +209,7 @@ class LoaderServer {
                         uint64_t ordinal) const;
   // topology.meeting, unless that is this server; else empty.
   std::string MeetingElsewhere() const;
-  absl::Status Listen();
+  absl::Status Listen(std::vector<ListenSockets> sockets);
   absl::Status StartHistory();
   absl::Status ServeHttp();
   absl::Status ComparePeers(const std::string& own_address, Clock* clock);

@@ -57,6 +57,11 @@ class ServerTest(tools.CorpusTest):
         self.assertIn(status["fingerprint"], table)
         self.assertIn("16 samples a step, 8 a micro-batch", table)
 
+    def test_a_server_is_called_by_its_port(self):
+        with self.server(self.config, "127.0.0.1:0") as (address,):
+            status = json.loads(self.ctl("status", "--json", address=address))
+            self.assertEqual(status["server"], address)
+
     def test_health(self):
         self.assertEqual(self.ctl("health"), "serving\n")
         self.assertEqual(self.ctl("health", "--wait", 60), "serving\n")
