@@ -1,6 +1,7 @@
 #include "server/media/audio/audio_header.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -144,6 +145,87 @@ absl::StatusOr<AudioHeader> ReadWav(const Bytes& file, bool is_64) {
       absl::StrCat("no chunk data among the first ", kMaxChunks));
 }
 
+// FLAC's checksums, the highest bit first.
+template <class T>
+T Checksum(absl::string_view bytes, T polynomial) {
+  constexpr int kBits = 8 * sizeof(T);
+  T sum = 0;
+  for (const char byte : bytes) {
+    sum = static_cast<T>(sum ^ static_cast<uint8_t>(byte) << (kBits - 8));
+    for (int bit = 0; bit < 8; ++bit) {
+      const bool is_set = (sum >> (kBits - 1) & 1) != 0;
+      sum = static_cast<T>(sum << 1 ^ (is_set ? polynomial : 0));
+    }
+  }
+  return sum;
+}
+
+// The sample after a frame of FLAC whose header begins `bytes`; nullopt: there
+// is no such header. `block`: samples of the frames of a stream that has them
+// all alike.
+std::optional<uint64_t> EndOfFlacFrame(absl::string_view bytes,
+                                       uint64_t block) {
+  constexpr size_t kLongest = 16;
+  bytes = bytes.substr(0, kLongest);
+  if (bytes.size() < 6 || Big(bytes, 0, 2) >> 1 != 0xFFF8 >> 1) {
+    return std::nullopt;
+  }
+  const bool is_by_sample = (bytes[1] & 1) != 0;
+  const int size = static_cast<uint8_t>(bytes[2]) >> 4;
+  const int rate = bytes[2] & 15;
+  // A number in UTF-8, of up to 36 bits.
+  const auto first = static_cast<uint8_t>(bytes[4]);
+  const int more = std::countl_one(first);
+  if (size == 0 || rate == 15 || more == 1 || more > 7) return std::nullopt;
+  uint64_t number = more == 0 ? first : first & (0x7F >> more);
+  size_t next = 5;
+  for (int i = 1; i < more; ++i, ++next) {
+    if (next >= bytes.size() || (bytes[next] & 0xC0) != 0x80) {
+      return std::nullopt;
+    }
+    number = number << 6 | (bytes[next] & 0x3F);
+  }
+  const size_t size_bytes = size == 6 ? 1 : size == 7 ? 2 : 0;
+  const size_t rate_bytes = rate == 12 ? 1 : rate == 13 || rate == 14 ? 2 : 0;
+  if (next + size_bytes + rate_bytes >= bytes.size()) return std::nullopt;
+  const uint64_t samples = size_bytes > 0 ? Big(bytes, next, size_bytes) + 1
+                           : size == 1    ? 192
+                           : size < 6     ? 576 << (size - 2)
+                                          : 256 << (size - 8);
+  next += size_bytes + rate_bytes;
+  constexpr uint8_t kPolynomial = 0x07;
+  if (Checksum(bytes.substr(0, next + 1), kPolynomial) != 0) {
+    return std::nullopt;
+  }
+  return samples + (is_by_sample ? number : number * block);
+}
+
+// Whether the file ends with a whole frame of FLAC and the sample before
+// `samples`. A tag of ID3v1 may follow.
+absl::StatusOr<bool> EndsAtSample(const Bytes& file, uint64_t samples,
+                                  uint64_t block, uint64_t longest_frame) {
+  constexpr uint64_t kTagBytes = 128;
+  constexpr uint64_t kMostBytes = uint64_t{1} << 18;
+  const uint64_t most =
+      std::min(longest_frame == 0 ? kMostBytes : longest_frame + kTagBytes,
+               std::min(file.length(), kMostBytes));
+  BALLAST_ASSIGN_OR_RETURN(const std::string read,
+                           file.Some(file.length() - most, most));
+  absl::string_view tail = read;
+  if (tail.size() >= kTagBytes &&
+      absl::StartsWith(tail.substr(tail.size() - kTagBytes), "TAG")) {
+    tail.remove_suffix(kTagBytes);
+  }
+  for (size_t at = tail.size(); at-- > 0;) {
+    if (static_cast<uint8_t>(tail[at]) != 0xFF) continue;
+    const absl::string_view frame = tail.substr(at);
+    if (EndOfFlacFrame(frame, block) != samples) continue;
+    constexpr uint16_t kPolynomial = 0x8005;
+    return Checksum(frame, kPolynomial) == 0;
+  }
+  return false;
+}
+
 absl::StatusOr<AudioHeader> ReadFlac(const Bytes& file, uint64_t at) {
   BALLAST_ASSIGN_OR_RETURN(const std::string info,
                            file.All("STREAMINFO", at + 4, 38));
@@ -157,11 +239,15 @@ absl::StatusOr<AudioHeader> ReadFlac(const Bytes& file, uint64_t at) {
   header.rate = static_cast<uint32_t>(packed >> 44);
   header.channels = static_cast<uint32_t>(packed >> 41 & 7) + 1;
   const uint64_t samples = packed & ((uint64_t{1} << 36) - 1);
-  if (samples != 0) {
-    header.samples = samples;
-  } else {
+  if (samples == 0) {
     header.scan = "FLAC written to a pipe: STREAMINFO counts no samples";
+    return Checked(header);
   }
+  header.samples = samples;
+  BALLAST_ASSIGN_OR_RETURN(
+      const bool is_whole,
+      EndsAtSample(file, samples, Big(info, 6, 2), Big(info, 11, 3)));
+  if (!is_whole) header.scan = "FLAC that does not end with its last frame";
   return Checked(header);
 }
 

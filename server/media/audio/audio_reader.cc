@@ -185,6 +185,19 @@ absl::StatusOr<AudioFacts> AudioReader::ReadFacts(const AudioBytes& file,
   }
   if (!facts.scan.empty()) {
     BALLAST_RETURN_IF_ERROR(ask(audio_decoder::kCount));
+    // Of WAV the two count alike.
+    if (header.format == AudioFormat::kFlac && header.samples &&
+        facts.frames != *header.samples) {
+      return DataFaultError(absl::StrCat("the stream has ", facts.frames,
+                                         " samples a channel, the header says ",
+                                         *header.samples,
+                                         ": it was damaged or cut short"));
+    }
+  } else if (header.format == AudioFormat::kVorbis ||
+             header.format == AudioFormat::kOpus) {
+    // libsndfile refuses streams by more than the headers read above.
+    BALLAST_RETURN_IF_ERROR(
+        Ask(process, audio_decoder::kFacts, file, Request(), nullptr).status());
   }
   if (facts.rate < audio_decoder::kMinRate ||
       facts.rate > audio_decoder::kMaxRate || facts.channels == 0 ||

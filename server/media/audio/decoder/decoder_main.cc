@@ -38,21 +38,30 @@ float Sum(const float* values, uint32_t count) {
   return sum;
 }
 
+// Far above what 32 bits of integers hold. From 1e15 on the features that
+// models compute of float32 are infinite.
+constexpr float kMaxLevel = 1e10F;
+
 // Replaces *mono by the mean of the channels of `frames` interleaved frames,
 // which follow `before` others. False: a mean is no number, so that a sample is
-// none, or the samples are beyond float32.
+// none, or beyond kMaxLevel.
 bool MixDown(const float* interleaved, size_t frames, uint32_t channels,
              uint64_t before, std::vector<float>* mono, Fault* fault) {
   mono->resize(frames);
   for (size_t i = 0; i < frames; ++i) {
     (*mono)[i] = Sum(interleaved + i * channels, channels) /
                  static_cast<float>(channels);
-    if (std::isfinite((*mono)[i])) continue;
-    *fault = {
-        Outcome::kRefused,
-        "sample " + std::to_string(before + i) +
-            " is not a finite number (nan or inf); wanted finite samples "
-            "alone: was the file written by a program that divided by 0?"};
+    if (std::abs((*mono)[i]) <= kMaxLevel) continue;
+    const std::string sample = "sample " + std::to_string(before + i);
+    *fault = {Outcome::kRefused,
+              std::isfinite((*mono)[i])
+                  ? sample +
+                        " is beyond 1e10, where features are infinite; "
+                        "wanted samples from -1 to 1"
+                  : sample +
+                        " is not a finite number (nan or inf); wanted "
+                        "finite samples alone: was the file written by a "
+                        "program that divided by 0?"};
     return false;
   }
   return true;

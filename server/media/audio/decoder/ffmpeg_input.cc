@@ -107,13 +107,6 @@ class FfmpegInput : public AudioInput {
  private:
   bool OpenCodec(video_decoder::Fault* why) {
     const AVCodecParameters& form = *input_->stream()->codecpar;
-    // A decoder of another may be there or not.
-    if (form.codec_id != AV_CODEC_ID_AAC && form.codec_id != AV_CODEC_ID_ALAC) {
-      *why = {video_decoder::Outcome::kRefused,
-              std::string("audio of codec ") + avcodec_get_name(form.codec_id) +
-                  "; wanted AAC or ALAC"};
-      return false;
-    }
     facts_.rate = static_cast<uint32_t>(std::max(form.sample_rate, 0));
     facts_.channels =
         static_cast<uint32_t>(std::max(form.ch_layout.nb_channels, 0));
@@ -122,8 +115,7 @@ class FfmpegInput : public AudioInput {
     packet_.reset(av_packet_alloc());
     frame_.reset(av_frame_alloc());
     if (codec_ == nullptr) {
-      *why = {video_decoder::Outcome::kRefused,
-              std::string("no decoder for ") + avcodec_get_name(form.codec_id)};
+      *why = {video_decoder::Outcome::kNoMemory, "no memory for a decoder"};
       return false;
     }
     int status = avcodec_parameters_to_context(codec_.get(), &form);

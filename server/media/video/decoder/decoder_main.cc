@@ -13,6 +13,7 @@ extern "C" {
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -75,6 +76,74 @@ bool List(MediaInput* input, Listing* listing, Fault* fault) {
   return true;
 }
 
+// Where a container has lost bytes, the frames around are decoded: an index
+// takes what a server can deliver.
+bool CheckDamage(int file, const Request& request, const Listing& listing,
+                 Fault* fault) {
+  const std::vector<uint32_t>& damaged = listing.list.damaged;
+  if (damaged.empty()) return true;
+  // A demuxer notices a loss at the packet before or behind it: to the end of
+  // the next group.
+  const std::vector<VideoPacket>& packets = listing.list.packets;
+  std::vector<bool> is_near(packets.size());
+  int groups = 2;  // begun since the last loss
+  auto next = damaged.begin();
+  for (uint32_t i = 0; i < packets.size(); ++i) {
+    if (next != damaged.end() && *next == i) {
+      groups = 0;
+      ++next;
+    } else if (packets[i].is_key) {
+      groups = std::min(groups + 1, 2);
+    }
+    is_near[i] = groups < 2;
+  }
+  std::vector<uint32_t> unsure;
+  for (uint32_t i = 0; i < listing.table.frames.size(); ++i) {
+    if (is_near[listing.table.frames[i].packet]) unsure.push_back(i);
+  }
+  if (unsure.empty()) return true;
+  FrameDecoder decoder(file, request.offset, request.bytes, listing.list,
+                       listing.table);
+  if (decoder.Decode(
+          unsure, [](const AVFrame&, uint32_t) { return true; }, fault)) {
+    return true;
+  }
+  if (fault->outcome == Outcome::kRefused) {
+    fault->reason = "bytes are missing at packet " +
+                    std::to_string(damaged.front()) + ": " + fault->reason;
+  }
+  return false;
+}
+
+// Without times of all frames a rate is all that is known: it must not say more
+// frames than there are between those that have one.
+bool CheckRate(const Listing& listing, const AVStream& stream, Fault* fault) {
+  if (listing.table.is_timed) return true;
+  int64_t first = INT64_MAX;
+  int64_t last = INT64_MIN;
+  for (const VideoPacket& packet : listing.list.packets) {
+    if (!packet.is_shown || packet.time == kNoTime) continue;
+    first = std::min(first, packet.time);
+    last = std::max(last, packet.time);
+  }
+  const double rate = av_q2d(stream.avg_frame_rate);
+  if (last <= first || !(rate > 0)) return true;
+  const double seconds =
+      static_cast<double>(last - first) * av_q2d(stream.time_base);
+  const auto frames = static_cast<double>(listing.table.frames.size());
+  constexpr double kTolerance = 0.1;
+  if (seconds * rate <= (1 + kTolerance) * frames + 2) return true;
+  *fault = {Outcome::kRefused,
+            std::to_string(listing.table.frames.size()) + " frames in " +
+                std::to_string(seconds) +
+                " s, some of them without a time; "
+                "wanted " +
+                std::to_string(rate) +
+                " a second as the header says, or times of all: ffmpeg -i "
+                "FILE OUT.mp4"};
+  return false;
+}
+
 // A file may begin within a group of pictures: whether its first frames can be
 // decoded all the same shows only by decoding them.
 bool CheckBeginning(int file, const Request& request, const Listing& listing,
@@ -119,6 +188,7 @@ bool AnswerFacts(int file, const Request& request, Listing* listing,
   const AVCodecParameters& codec = *stream.codecpar;
   FactsHead head = {};
   if (!ReadRotation(&stream, &head.rotation, fault)) return false;
+  if (OpenDecoder(stream, fault) == nullptr) return false;
   std::string scan = input->ReasonToScan();
   if (!List(input.get(), listing, fault)) return false;
   const FrameTable& table = listing->table;
@@ -130,7 +200,11 @@ bool AnswerFacts(int file, const Request& request, Listing* listing,
     *fault = GetFault(AVERROR_INVALIDDATA, "the video has no size");
     return false;
   }
-  if (!CheckBeginning(file, request, *listing, fault)) return false;
+  if (!CheckRate(*listing, stream, fault) ||
+      !CheckBeginning(file, request, *listing, fault) ||
+      !CheckDamage(file, request, *listing, fault)) {
+    return false;
+  }
   if (!table.is_timed) {
     if (!scan.empty()) scan += "; ";
     scan += "frames without times: decoding gives their order";

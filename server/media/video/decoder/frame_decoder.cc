@@ -25,6 +25,24 @@ bool HasOneLayer(const AVCodecParameters& parameters) {
 
 }  // namespace
 
+DecoderContext OpenDecoder(const AVStream& stream, Fault* fault) {
+  const AVCodecParameters& parameters = *stream.codecpar;
+  const AVCodec* const codec = avcodec_find_decoder(parameters.codec_id);
+  DecoderContext context(avcodec_alloc_context3(codec));
+  if (codec == nullptr || context == nullptr) {
+    *fault = {Outcome::kNoMemory, "no memory for a decoder"};
+    return nullptr;
+  }
+  context->thread_count = 1;
+  context->max_pixels = static_cast<int64_t>(kMaxFramePixels);
+  context->pkt_timebase = stream.time_base;
+  int status = avcodec_parameters_to_context(context.get(), &parameters);
+  if (status >= 0) status = avcodec_open2(context.get(), codec, nullptr);
+  if (status >= 0) return context;
+  *fault = GetFault(status, "opening the decoder");
+  return nullptr;
+}
+
 bool FrameDecoder::Decode(const std::vector<uint32_t>& wanted, const Take& take,
                           Fault* fault) {
   take_ = &take;
@@ -72,29 +90,9 @@ bool FrameDecoder::Open() {
   output_ = 0;
   damaged_.clear();
   input_ = MediaInput::Open(fd_, offset_, bytes_, kVideo, fault_);
-  return input_ != nullptr && OpenCodec();
-}
-
-bool FrameDecoder::OpenCodec() {
-  const AVCodecParameters& parameters = *input_->stream()->codecpar;
-  const AVCodec* codec = avcodec_find_decoder(parameters.codec_id);
-  if (codec == nullptr) {
-    *fault_ = {Outcome::kRefused, "no decoder for its codec"};
-    return false;
-  }
-  codec_.reset(avcodec_alloc_context3(codec));
-  if (codec_ == nullptr) {
-    *fault_ = {Outcome::kNoMemory, "no memory for a decoder"};
-    return false;
-  }
-  codec_->thread_count = 1;
-  codec_->max_pixels = static_cast<int64_t>(kMaxFramePixels);
-  codec_->pkt_timebase = input_->stream()->time_base;
-  int status = avcodec_parameters_to_context(codec_.get(), &parameters);
-  if (status >= 0) status = avcodec_open2(codec_.get(), codec, nullptr);
-  if (status >= 0) return true;
-  *fault_ = GetFault(status, "opening the decoder");
-  return false;
+  if (input_ == nullptr) return false;
+  codec_ = OpenDecoder(*input_->stream(), fault_);
+  return codec_ != nullptr;
 }
 
 bool FrameDecoder::DecodeOnce() {

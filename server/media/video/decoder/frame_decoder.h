@@ -26,6 +26,11 @@ struct FreeDecoding {
   void operator()(AVCodecContext* codec) const { avcodec_free_context(&codec); }
 };
 
+using DecoderContext = std::unique_ptr<AVCodecContext, FreeDecoding>;
+
+// A decoder for the stream; nullptr after a fault.
+DecoderContext OpenDecoder(const AVStream& stream, Fault* fault);
+
 // Decodes some frames of a video and as few others as it can: begins at key
 // packets, and leaves out frames that no other refers to. One thread: files
 // decode side by side. Damage fails a frame instead of being concealed.
@@ -57,7 +62,6 @@ class FrameDecoder {
   };
 
   bool Open();
-  bool OpenCodec();
   // Decodes all that is not done, beginning at the targets' starts.
   bool DecodeOnce();
   // Moves on to packet `number` without decoding; seeks if that is far.
@@ -85,7 +89,7 @@ class FrameDecoder {
   Fault* fault_ = nullptr;
 
   std::unique_ptr<MediaInput> input_;
-  std::unique_ptr<AVCodecContext, FreeDecoding> codec_;
+  DecoderContext codec_;
   std::unique_ptr<AVPacket, FreeDecoding> packet_;
   std::unique_ptr<AVFrame, FreeDecoding> frame_;
   std::vector<Target> targets_;  // by start, then packet

@@ -2,6 +2,7 @@
 
 extern "C" {
 #include <libavcodec/avcodec.h>
+#include <libavutil/avstring.h>
 #include <libavutil/dict.h>
 #include <libavutil/error.h>
 #include <libavutil/log.h>
@@ -58,11 +59,18 @@ int RefuseToOpen(AVFormatContext*, AVIOContext**, const char*, int,
 
 }  // namespace
 
-const MediaKind kVideo = {AVMEDIA_TYPE_VIDEO, "video", kContainers, kCodecs,
-                          /*follow_edits=*/true};
-// In M4A and in videos. Decoders of others are not in releases' FFmpeg.
-const MediaKind kAudio = {AVMEDIA_TYPE_AUDIO, "audio", kContainers, "aac,alac",
-                          /*follow_edits=*/false};
+// Decoders of others are not in releases' FFmpeg.
+const MediaKind kVideo = {
+    AVMEDIA_TYPE_VIDEO,
+    "video",
+    kContainers,
+    kCodecs,
+    "H.264, HEVC, VP8, VP9, AV1 or another that docs/video.md lists",
+    /*follow_edits=*/true};
+// In M4A and in videos.
+const MediaKind kAudio = {
+    AVMEDIA_TYPE_AUDIO,    "audio", kContainers, "aac,alac", "AAC or ALAC",
+    /*follow_edits=*/false};
 
 void RequireBuiltVersion() {
   const unsigned found = avcodec_version();
@@ -164,6 +172,15 @@ bool MediaInput::FindStream(const MediaKind& kind, Fault* fault) {
       (stream()->disposition & AV_DISPOSITION_ATTACHED_PIC) != 0) {
     *fault = {Outcome::kRefused,
               std::string("the file has no ") + kind.name + " stream"};
+    return false;
+  }
+  const AVCodecID codec = stream()->codecpar->codec_id;
+  const AVCodec* const decoder = avcodec_find_decoder(codec);
+  if (decoder == nullptr ||
+      av_match_list(decoder->name, kind.codecs, ',') == 0) {
+    *fault = {Outcome::kRefused, std::string(kind.name) + " of codec " +
+                                     avcodec_get_name(codec) + "; wanted " +
+                                     kind.wanted};
     return false;
   }
   for (unsigned i = 0; i < format_->nb_streams; ++i) {

@@ -42,7 +42,8 @@ struct MediaKind {
   AVMediaType type;
   const char* name;        // for messages
   const char* containers;  // of libavformat
-  const char* codecs;      // of libavcodec
+  const char* codecs;      // decoders of libavcodec
+  const char* wanted;      // the codecs, for messages
   // Whether times and durations follow an edit list, which counts in separate
   // units.
   bool follow_edits;

@@ -84,6 +84,35 @@ bool CanBegin(const AVCodecParameters& codec, const uint8_t* data,
   return is_hevc ? type >= 16 && type <= 21 : type == 5;
 }
 
+// Finds leading pictures of HEVC that refer to pictures before a random access
+// picture with which the stream begins, or before a broken link: decoders pass
+// over them.
+class LeadingPictures {
+ public:
+  explicit LeadingPictures(const AVCodecParameters& codec) : codec_(codec) {}
+
+  // Whether the next packet may be one.
+  bool IsPossible() const { return is_skipping_; }
+  // The next packet, or its first bytes.
+  bool IsSkipped(const uint8_t* data, size_t size) {
+    constexpr int kLeadingNoReference = 8, kLeading = 9, kLastBrokenLink = 18,
+                  kClean = 21;
+    if (codec_.codec_id != AV_CODEC_ID_HEVC) return false;
+    const int type = FirstSliceType(codec_, data, size);
+    if (type == kLeadingNoReference || type == kLeading) return is_skipping_;
+    if (type >= 16 && type <= 23) {
+      is_skipping_ = type <= kLastBrokenLink || (type == kClean && is_first_);
+    }
+    is_first_ = false;
+    return false;
+  }
+
+ private:
+  const AVCodecParameters& codec_;
+  bool is_first_ = true;
+  bool is_skipping_ = false;
+};
+
 // Key packets as the container's index says. A parser that reads hidden payload
 // takes the flag from packets.
 class IndexedKeys {
@@ -214,6 +243,23 @@ bool CheckWhole(MediaInput* input, Fault* fault) {
   return true;
 }
 
+// Whether a key packet is shown after all packets before it. Otherwise the file
+// holds another video behind the first, and frames of both would alternate.
+bool IsLater(const AVPacket& key, const PacketList& list, int64_t latest,
+             const AVStream& stream, Fault* fault) {
+  if (key.pts == kNoTime || key.pts >= latest) return true;
+  const auto seconds = [&](int64_t time) {
+    return std::to_string(time * av_q2d(stream.time_base)) + " s";
+  };
+  *fault = {Outcome::kRefused, "the times of frames go back at packet " +
+                                   std::to_string(list.packets.size()) +
+                                   ", from " + seconds(latest) + " to " +
+                                   seconds(key.pts) +
+                                   ": files were joined byte by byte; wanted "
+                                   "one video: ffmpeg -i FILE OUT.mp4"};
+  return false;
+}
+
 }  // namespace
 
 bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
@@ -228,6 +274,8 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
   const AVCodecParameters& codec = *input->stream()->codecpar;
   IndexedKeys index(input->format()->streams[input->stream()->index]);
   PictureSizes sizes(codec);
+  LeadingPictures leading(codec);
+  int64_t latest = kNoTime;  // of the shown packets
   uint8_t peeked[kPeekedBytes + AV_INPUT_BUFFER_PADDING_SIZE];
   while (input->ReadPacket(packet.get(), fault)) {
     const auto number = static_cast<uint32_t>(list->packets.size());
@@ -240,7 +288,8 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
     const bool is_indexed_key = has_payload
                                     ? (packet->flags & AV_PKT_FLAG_KEY) != 0
                                     : index.IsKey(packet->pos);
-    const bool is_looked_at = sizes.Wants(is_indexed_key);
+    const bool has_size = sizes.Wants(is_indexed_key);
+    const bool is_looked_at = has_size || leading.IsPossible();
     uint8_t* data = packet->data;
     auto size = static_cast<size_t>(packet->size);
     if (!has_payload) {
@@ -251,15 +300,20 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
       memset(peeked + size, 0, AV_INPUT_BUFFER_PADDING_SIZE);
     }
     const bool is_key = is_indexed_key && CanBegin(codec, data, size);
-    if (is_looked_at && !sizes.Add(*packet, data, size, number, fault)) {
+    if ((has_size && !sizes.Add(*packet, data, size, number, fault)) ||
+        (is_key && !IsLater(*packet, *list, latest, *input->stream(), fault))) {
       av_packet_unref(packet.get());
       return false;
     }
-    // AV_NOPTS_VALUE is kNoTime.
-    list->packets.push_back(
-        {packet->pts, is_key, IsShown(*packet, codec.codec_id, has_payload)});
-    if (list->packets.back().is_shown && packet->duration > 0 &&
-        packet->pts != kNoTime) {
+    if ((packet->flags & AV_PKT_FLAG_CORRUPT) != 0) {
+      list->damaged.push_back(number);
+    }
+    const bool is_shown = IsShown(*packet, codec.codec_id, has_payload) &&
+                          !leading.IsSkipped(data, size);
+    // AV_NOPTS_VALUE is kNoTime, which is less than all others.
+    if (is_shown) latest = std::max(latest, packet->pts);
+    list->packets.push_back({packet->pts, is_key, is_shown});
+    if (is_shown && packet->duration > 0 && packet->pts != kNoTime) {
       list->end = std::max(list->end, packet->pts + packet->duration);
     }
     if (is_key) {

@@ -20,6 +20,8 @@ struct KeyPacket {
 struct PacketList {
   std::vector<VideoPacket> packets;
   std::vector<KeyPacket> keys;
+  // Packets of which the container has lost bytes, in ascending order.
+  std::vector<uint32_t> damaged;
   // The latest end of a shown packet's frame; kNoTime if none has a duration.
   int64_t end = kNoTime;
 };
@@ -27,7 +29,7 @@ struct PacketList {
 // Lists all packets of the video without decoding. Reads the headers alone
 // where they describe every packet; `input` is then at its end and of no more
 // use. Returns false after a fault; so is a picture of another size than the
-// first (picture_sizes.h).
+// first (picture_sizes.h), and a key packet that is shown before earlier ones.
 bool ListPackets(MediaInput* input, PacketList* list, Fault* fault);
 
 // The rotation in the stream's header in degrees clockwise. Returns false after

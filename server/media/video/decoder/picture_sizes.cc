@@ -1,6 +1,7 @@
 #include "server/media/video/decoder/picture_sizes.h"
 
 extern "C" {
+#include <libavcodec/dv_profile.h>
 #include <libavutil/mem.h>
 }
 
@@ -14,7 +15,7 @@ namespace {
 
 // How the size is found.
 enum class Way {
-  kNone,
+  kNone,     // its packets tell none: the container's holds for all
   kHeader,   // at the head of a picture, by the functions below
   kParser,   // by libavcodec's parser
   kDecoder,  // by its decoder, which passes over what follows the header
@@ -26,6 +27,12 @@ Way WayOf(AVCodecID codec) {
     case AV_CODEC_ID_VP9:
     case AV_CODEC_ID_PNG:
     case AV_CODEC_ID_PRORES:
+    case AV_CODEC_ID_DNXHD:
+    case AV_CODEC_ID_CINEPAK:
+    case AV_CODEC_ID_DVVIDEO:
+    case AV_CODEC_ID_VC1:
+    case AV_CODEC_ID_VP6:
+    case AV_CODEC_ID_VP6F:
       return Way::kHeader;
     case AV_CODEC_ID_H264:
     case AV_CODEC_ID_HEVC:
@@ -110,6 +117,30 @@ bool ReadVp9(Bits bits, int* width, int* height) {
   return !bits.IsOver();
 }
 
+// The sequence header of VC-1's advanced profile.
+bool ReadVc1(const uint8_t* data, size_t size, int* width, int* height) {
+  for (size_t at = 0; at + 9 <= size; ++at) {
+    if (ReadNumber(data + at, 4) != 0x10F) continue;
+    Bits bits(data + at + 4, size - at - 4);
+    if (bits.Take(2) != 3) return false;  // another profile
+    bits.Take(14);
+    *width = 2 * bits.Take(12) + 2;
+    *height = 2 * bits.Take(12) + 2;
+    return true;
+  }
+  return false;
+}
+
+// A key frame of VP6, which counts macroblocks.
+bool ReadVp6(const uint8_t* data, size_t size, int* width, int* height) {
+  if (size < 6 || (data[0] & 0x80) != 0) return false;
+  const bool has_offset = (data[0] & 1) != 0 || (data[1] & 6) == 0;
+  const uint8_t* const counts = data + (has_offset ? 4 : 2);
+  *height = 16 * counts[0];
+  *width = 16 * counts[1];
+  return true;
+}
+
 bool ReadHeader(AVCodecID codec, const uint8_t* data, size_t size, int* width,
                 int* height) {
   const auto number = [&](size_t at) {
@@ -130,6 +161,29 @@ bool ReadHeader(AVCodecID codec, const uint8_t* data, size_t size, int* width,
       *width = static_cast<int>(ReadNumber(data + 16, 4) & INT32_MAX);
       *height = static_cast<int>(ReadNumber(data + 20, 4) & INT32_MAX);
       return true;
+    case AV_CODEC_ID_DNXHD:
+      if (size < 28 || data[0] != 0 || data[1] != 0) return false;
+      *height = number(24);
+      *width = number(26);
+      return true;
+    case AV_CODEC_ID_CINEPAK:
+      if (size < 8) return false;
+      *width = number(4);
+      *height = number(6);
+      return true;
+    case AV_CODEC_ID_DVVIDEO: {
+      const AVDVProfile* const profile =
+          av_dv_frame_profile(nullptr, data, static_cast<unsigned>(size));
+      if (profile == nullptr) return false;
+      *width = profile->width;
+      *height = profile->height;
+      return true;
+    }
+    case AV_CODEC_ID_VC1:
+      return ReadVc1(data, size, width, height);
+    case AV_CODEC_ID_VP6:
+    case AV_CODEC_ID_VP6F:
+      return ReadVp6(data, size, width, height);
     default:  // ProRes
       if (size < 20 || memcmp(data + 4, "icpf", 4) != 0) return false;
       *width = number(16);
@@ -232,7 +286,9 @@ void PictureSizes::Describe(const uint8_t* extradata, size_t size) {
 bool PictureSizes::Wants(bool is_key) const {
   const bool may_change =
       codec_.codec_id == AV_CODEC_ID_VP9 || codec_.codec_id == AV_CODEC_ID_AV1;
-  return WayOf(codec_.codec_id) != Way::kNone && (is_key || may_change);
+  const bool has_size = WayOf(codec_.codec_id) != Way::kNone ||
+                        codec_.codec_id == AV_CODEC_ID_RAWVIDEO;
+  return has_size && (is_key || may_change);
 }
 
 PictureSizes::Size PictureSizes::Read(const AVPacket& packet, uint8_t* data,
@@ -298,6 +354,9 @@ bool PictureSizes::Add(const AVPacket& packet, uint8_t* data, size_t size,
       EndUnits(length_bytes, data, size);
     }
   }
+  if (codec_.codec_id == AV_CODEC_ID_RAWVIDEO) {
+    return AddRaw(packet.size, number, fault);
+  }
   const Size found = Read(packet, data, size);
   if (found.width <= 0 || found.height <= 0) return true;
   if (first_.width == 0) first_ = found;
@@ -308,6 +367,16 @@ bool PictureSizes::Add(const AVPacket& packet, uint8_t* data, size_t size,
                 std::to_string(found.height) + " pixels, the video " +
                 std::to_string(first_.width) + "x" +
                 std::to_string(first_.height) + "; wanted one size"};
+  return false;
+}
+
+bool PictureSizes::AddRaw(int bytes, uint32_t number, Fault* fault) {
+  if (raw_bytes_ == 0) raw_bytes_ = bytes;
+  if (bytes == raw_bytes_) return true;
+  *fault = {Outcome::kRefused,
+            "the picture of packet " + std::to_string(number) + " has " +
+                std::to_string(bytes) + " bytes, the first one " +
+                std::to_string(raw_bytes_) + "; wanted one size"};
   return false;
 }
 

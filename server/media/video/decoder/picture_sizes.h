@@ -54,11 +54,14 @@ class PictureSizes {
   Size Read(const AVPacket& packet, uint8_t* data, size_t size);
   Size Parse(const AVPacket& packet, const uint8_t* data, size_t size);
   Size SkipThrough(uint8_t* data, size_t size);
+  // Raw pictures of one size have equal lengths.
+  bool AddRaw(int bytes, uint32_t number, Fault* fault);
 
   const AVCodecParameters& codec_;
   std::unique_ptr<AVCodecParserContext, CloseParser> parser_;
   std::unique_ptr<AVCodecContext, FreeContext> context_;
   Size first_;
+  int raw_bytes_ = 0;
 };
 
 }  // namespace ballast::video_decoder

@@ -259,6 +259,16 @@ TEST(AudioReaderTest, SamplesThatAreNotFiniteAreADataFault) {
           << status;
     }
   }
+  // A finite one of which features are none.
+  samples[4321] = 3e38F;
+  const absl::Status status =
+      reader
+          .ReadFacts(
+              OpenAudio(WriteFile("loud.wav", MakeFloatWav(samples))).bytes)
+          .status();
+  EXPECT_TRUE(IsDataFault(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "sample 4321 is beyond 1e10"))
+      << status;
 }
 
 // Replaces the edit list of the only track of `mp4`, whose boxes of metadata
@@ -416,16 +426,55 @@ TEST(AudioReaderTest, CutFilesAreDataFaults) {
           "less_" + name,
           whole.substr(0, static_cast<size_t>(
                               share * static_cast<double>(whole.size())))));
-      const auto facts = reader.ReadFacts(file.bytes);
-      if (!facts.ok()) {
-        EXPECT_TRUE(IsDataFault(facts.status())) << facts.status();
-        continue;
-      }
-      const auto samples =
-          reader.ReadSamples(file.bytes, *facts, {0, facts->samples});
-      EXPECT_TRUE(IsDataFault(samples.status())) << samples.status();
+      // Not at serving alone: what an index accepts is delivered.
+      const absl::Status status = reader.ReadFacts(file.bytes).status();
+      EXPECT_TRUE(IsDataFault(status)) << status;
     }
   }
+}
+
+// The last frame of FLAC tells where the stream ends; a tag of ID3v1 may
+// follow.
+TEST(AudioReaderTest, FlacThatEndsElsewhereIsADataFault) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "no ffmpeg";
+  AudioReader reader;
+  const std::string whole = ReadFile(Encode("whole.flac", ""));
+  const OpenAudio tagged(
+      WriteFile("tagged.flac", whole + "TAG" + std::string(125, '\0')));
+  const auto facts = reader.ReadFacts(tagged.bytes);
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  EXPECT_EQ(facts->frames, kFrames);
+  EXPECT_EQ(facts->scan, "");
+  // Other bytes behind it: it is decoded, and found whole.
+  const OpenAudio longer(
+      WriteFile("longer.flac", whole + std::string(1000, 'x')));
+  const auto decoded = reader.ReadFacts(longer.bytes);
+  if (decoded.ok()) {
+    EXPECT_EQ(decoded->frames, kFrames);
+    EXPECT_NE(decoded->scan, "");
+  }
+  // STREAMINFO counts 4096 more.
+  std::string more = whole;
+  more[24] = static_cast<char>(more[24] + 16);
+  const OpenAudio wrong(WriteFile("more.flac", more));
+  const absl::Status status = reader.ReadFacts(wrong.bytes).status();
+  EXPECT_TRUE(IsDataFault(status)) << status;
+  EXPECT_TRUE(absl::StrContains(
+      status.message(), absl::StrCat("the header says ", kFrames + 4096)))
+      << status;
+}
+
+// Where FFmpeg begins it elsewhere without encoding it again, the first page
+// has more samples than its position says, which libsndfile refuses.
+TEST(AudioReaderTest, OpusThatLibsndfileRefusesIsADataFault) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "no ffmpeg";
+  const std::string whole = Encode("whole.opus", "-ar 16000 -c:a libopus");
+  const std::string cut = absl::StrCat(testing::TempDir(), "/cut_copy.opus");
+  RunFfmpeg(absl::StrCat("-ss 0.5 -i ", whole, " -t 1 -c copy ", cut));
+  AudioReader reader;
+  const absl::Status status = reader.ReadFacts(OpenAudio(cut).bytes).status();
+  EXPECT_TRUE(IsDataFault(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "malformed")) << status;
 }
 
 TEST(AudioReaderTest, DamagedFilesCostAtMostThemselves) {
