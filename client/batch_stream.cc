@@ -317,7 +317,8 @@ absl::Status ThreadedBatchStream::FetchAll() {
         RankName(), ": ", name, " failed at ", DescribePosition(), ": ",
         status.message(),
         failover_.server() == failed
-            ? absl::StrCat("; asking it again", in)
+            ? absl::StrCat("; asking it again", in,
+                           ", and going on there once it is served again")
             : absl::StrCat("; going on there", in, " with ", failover_.name()));
     if (*wait > absl::ZeroDuration() && !sleeper_->Sleep(*wait)) {
       return Cancelled();

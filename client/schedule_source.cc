@@ -153,7 +153,7 @@ absl::StatusOr<v1::StepSchedule> ScheduleSource::Fetch(uint64_t step,
     }
     LogWarning("schedule of step ", step, ": ", schedule.status().message(),
                "; asking ", failover_.name(), " in ",
-               absl::FormatDuration(*wait));
+               absl::FormatDuration(absl::Ceil(*wait, absl::Milliseconds(1))));
     if (*wait > absl::ZeroDuration() && !sleeper_->Sleep(*wait)) {
       return absl::CancelledError("the wait for a schedule was cancelled");
     }

@@ -38,7 +38,14 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
       std::fopen(path.c_str(), "rb"), &std::fclose);
   if (file == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be opened"));
+    const absl::Status status =
+        absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be opened"));
+    if (!absl::IsNotFound(status)) return status;
+    return absl::NotFoundError(
+        absl::StrCat(status.message(),
+                     "; wanted a configuration, as `ballast-server init "
+                     "FOLDER --out ",
+                     path, "` writes one"));
   }
   std::string text(kMaxFileBytes + 1, '\0');
   text.resize(std::fread(text.data(), 1, text.size(), file.get()));

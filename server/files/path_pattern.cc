@@ -233,8 +233,13 @@ absl::StatusOr<Names> ExpandName(absl::string_view directory,
   const std::string path = ResolvePath(directory, name);
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
-    const std::string what = absl::StrCat("the file \"", path, "\"");
-    return absl::ErrnoToStatus(errno == ENOTDIR ? ENOENT : errno, what);
+    if (errno == ENOENT || errno == ENOTDIR) {
+      return absl::NotFoundError(absl::StrCat(
+          "found no file \"", path,
+          "\"; wanted one there: sources[].path begins in the configuration's "
+          "folder"));
+    }
+    return absl::ErrnoToStatus(errno, absl::StrCat("the file \"", path, "\""));
   }
   if (S_ISDIR(info.st_mode)) {
     return absl::InvalidArgumentError(

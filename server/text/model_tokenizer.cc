@@ -85,6 +85,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     }
   }
   if (std::ferror(file.get()) != 0) {
+    if (errno == EISDIR) {
+      return absl::InvalidArgumentError(
+          "is a folder; wanted the path of the tokenizer.json in it, or of a "
+          "SentencePiece model");
+    }
     return absl::ErrnoToStatus(errno, "cannot be read");
   }
   return content;

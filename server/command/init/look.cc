@@ -671,6 +671,12 @@ absl::Status CheckOptions(const LookOptions& options,
 absl::StatusOr<DataTree> LookInFolder(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
+    if (error == std::errc::no_such_file_or_directory) {
+      return absl::NotFoundError(
+          absl::StrCat(folder, ": found no such folder in ",
+                       fs::current_path(error).string(),
+                       "; wanted the folder of a dataset"));
+    }
     if (error) return FileError(error.value(), "look at", folder);
     return absl::InvalidArgumentError(
         absl::StrCat(folder, ": found a file; wanted the folder of a dataset"));

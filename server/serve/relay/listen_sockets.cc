@@ -35,7 +35,10 @@ absl::Status CannotListen(absl::string_view address, int error) {
       absl::StrCat("serve.listen: cannot listen at ", address);
   if (error == EADDRINUSE) {
     return absl::AlreadyExistsError(
-        what + ": Address already in use; by another server?");
+        what +
+        ": Address already in use, by another server or program (`ss -ltnp` "
+        "names it); wanted a port that is free: another one, 0 for any, or "
+        "unix:PATH");
   }
   return absl::ErrnoToStatus(error, what);
 }
@@ -212,10 +215,9 @@ absl::StatusOr<ListenSockets> OpenListenSockets(absl::string_view address) {
   uint16_t port = parsed->port;
   for (sockaddr_storage& at : addresses) {
     SetPort(port, &at);
-    Listening made =
-        ListenAt(reinterpret_cast<const sockaddr*>(&at),
-                 at.ss_family == AF_INET6 ? sizeof(sockaddr_in6)
-                                          : sizeof(sockaddr_in));
+    Listening made = ListenAt(
+        reinterpret_cast<const sockaddr*>(&at),
+        at.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
     if (made.error != 0) {
       first_error.Update(CannotListen(address, made.error));
       continue;

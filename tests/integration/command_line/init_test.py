@@ -710,7 +710,10 @@ class InitTest(tools.ToolTest):
             "found nothing that can be a source; wanted WebDataset tars",
             self.error("ballast-server", "init", empty, "--out", out),
         )
-        self.assertIn("nowhere", self.error("ballast-server", "init", "/nowhere", "--out", out))
+        self.assertIn(
+            "/nowhere: found no such folder in ",
+            self.error("ballast-server", "init", "/nowhere", "--out", out),
+        )
         self.assertIn(
             "found neither config.json",
             self.error("ballast-server", "init", empty, "--out", out, "--model-dir", empty),

@@ -289,6 +289,7 @@ class PlanTest(tools.CorpusTest):
         missing = self.path("missing.yaml")
         message = self.error("ballast-server", "plan", "--config", missing, "--step", 0)
         self.assertIn(f"{missing}: cannot be opened: No such file", message)
+        self.assertIn(f"`ballast-server init FOLDER --out {missing}` writes one", message)
         message = self.error(
             "ballast-server", "plan", "--config", self.config, "--step", -1, status=2
         )

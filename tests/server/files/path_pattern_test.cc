@@ -182,6 +182,8 @@ TEST_F(ExpandPathTest, NamesMissingFiles) {
   const absl::Status name = ExpandError("{a1,zz}.tar");
   EXPECT_EQ(name.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(name.message()), HasSubstr("zz.tar"));
+  EXPECT_THAT(std::string(name.message()),
+              HasSubstr("sources[].path begins in the configuration's folder"));
   const absl::Status glob = ExpandError("z*.tar");
   EXPECT_EQ(glob.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(glob.message()), HasSubstr("z*.tar"));

@@ -49,6 +49,16 @@ TEST_F(ModelTokenizerTest, IdsFollowTheTokenizer) {
   EXPECT_EQ(model.token_ids().im_end(), 151645);
 }
 
+// People name the checkpoint's folder.
+TEST_F(ModelTokenizerTest, AFolderIsNamedWithWhatIsWantedInIt) {
+  v1::Model model = MakeModel({});
+  model.set_tokenizer(::testing::TempDir());
+  const auto opened = OpenModelTokenizer(&model);
+  EXPECT_EQ(opened.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(opened.status().message()),
+              HasSubstr("is a folder; wanted the path of the tokenizer.json"));
+}
+
 TEST_F(ModelTokenizerTest, KeepsIdsThatAreSet) {
   v1::Model model = MakeModel({"<|im_start|>", "<|image_pad|>"});
   model.mutable_token_ids()->set_im_start(7);

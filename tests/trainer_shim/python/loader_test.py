@@ -155,6 +155,8 @@ class LoaderTest(TwoServersTest):
             self.assertEqual(batch["loss_mask"].sum(), batch.totals.label_tokens)
             self.assertEqual(batch["max_seqlen"], int(numpy.diff(batch["cu_seqlens_padded"]).max()))
             self.assertFalse(batch["input_ids"].flags.writeable)
+            with self.assertRaisesRegex(KeyError, "did you mean 'input_ids'.*cu_seqlens"):
+                batch["inptu_ids"]
             self.assertGreaterEqual(batch.step_totals.tokens, batch.micro_batch_totals.tokens)
 
     def test_number_of_micro_batches_before_the_first(self):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 from typing import overload
 
@@ -84,6 +85,13 @@ class Batch(_Base):
         @overload
         def __getitem__(self, name: TensorName) -> Any: ...
         def __getitem__(self, name: str) -> Any: ...
+
+    def __missing__(self, name: str) -> Any:
+        near = difflib.get_close_matches(str(name), self, 1)
+        raise KeyError(
+            "%r: found no such tensor; %swanted one of %s, as this rank's modules have"
+            % (name, "did you mean %r? " % near[0] if near else "", ", ".join(self))
+        )
 
     @property
     def samples(self) -> List[Sample]:

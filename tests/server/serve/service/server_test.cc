@@ -216,7 +216,8 @@ TEST_F(ServerTest, RefusesAPortInUse) {
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(second.status().message()),
               AllOf(HasSubstr(server->addresses()[0]),
-                    HasSubstr("Address already in use")));
+                    HasSubstr("Address already in use"),
+                    HasSubstr("wanted a port that is free")));
   EXPECT_TRUE(Attach(server->addresses()[0]).ok());
 }
 
