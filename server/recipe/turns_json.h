@@ -46,6 +46,7 @@ class TurnsJson {
 
   // Whether Finish will refuse the turns because of their length.
   bool TooLong() const;
+  bool IsEmpty() const { return turns_.empty(); }
 
   // The conversation of a sample of `images` images and `videos` videos. If no
   // turn has an image part or an `<image>` mark, marks go to the beginning

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -13,8 +14,11 @@
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "server/data/form/form.h"
+#include "server/data/form/form_record.h"
 #include "server/data/form/forms.h"
+#include "server/data/form/unread.h"
 #include "server/data/jsonl/conversation_json.h"
+#include "server/data/jsonl/document_json.h"
 #include "server/data/jsonl/media_root.h"
 #include "server/sample/data_fault.h"
 #include "server/text/conversation.h"
@@ -41,9 +45,16 @@ std::string Example(const CookedSample& sample) {
   const Json json = Json::parse(sample.text, nullptr, false);
   if (json.is_discarded()) return "";
   std::vector<std::string> turns;
-  for (const Json& turn : json["messages"]) {
-    const std::string role = turn.value("role", "");
-    const auto content = turn.find("content");
+  // A form passes on what the format reads by itself.
+  Json list = Json::array();
+  for (const char* key : {"messages", "conversations", "conversation"}) {
+    if (json.contains(key)) list = json[key];
+  }
+  for (const Json& turn : list) {
+    std::string role = turn.value(turn.contains("from") ? "from" : "role", "");
+    if (role == "human") role = "user";
+    if (role == "gpt") role = "assistant";
+    const auto content = turn.find(turn.contains("from") ? "value" : "content");
     std::string text;
     if (content != turn.end() && content->is_string()) {
       text = content->get<std::string>();
@@ -117,11 +128,56 @@ Form Narrowed(const Form& form, const Used& used) {
   return made;
 }
 
+// The keys of a record that no path of `uses` begins with, or leads into.
+std::vector<std::string> UnreadKeys(const RecipeRecord& record,
+                                    const std::vector<FormSample::Use>& uses) {
+  std::vector<std::string> unread;
+  const bool is_members = record.kind == RecipeRecord::Kind::kMembers;
+  const Json json = Json::parse(is_members ? MembersJson(record) : record.text,
+                                nullptr, false);
+  const auto add = [&](const std::string& prefix, const Json& from) {
+    for (const auto& entry : from.items()) {
+      const std::string path = prefix + entry.key();
+      const bool is_read =
+          std::any_of(uses.begin(), uses.end(), [&path](const auto& use) {
+            return absl::StartsWith(use.path, path) &&
+                   (use.path.size() == path.size() ||
+                    use.path[path.size()] == '.' ||
+                    use.path[path.size()] == '[');
+          });
+      if (!is_read && !entry.value().is_null()) {
+        unread.push_back(Printable(path));
+      }
+    }
+  };
+  if (json.is_object()) add("", json);
+  if (is_members && json.is_object() && json.contains("json") &&
+      json["json"].is_object()) {
+    std::erase(unread, "json");
+    add("json.", json["json"]);
+  }
+  constexpr size_t kMost = 12;
+  if (unread.size() > kMost) {
+    unread.resize(kMost);
+    unread.push_back("…");
+  }
+  return unread;
+}
+
 struct Tried {
   FormTrial trial;
   uint64_t keys = 0;  // that it reads, of all records
   std::vector<std::string> texts;
 };
+
+// The key that a fault of kind kFormKeyUnread asks to settle; "".
+std::string KeyToSettle(absl::string_view fault) {
+  constexpr absl::string_view kLine = "`form.ignore: ";
+  const size_t at = fault.find(kLine);
+  if (at == fault.npos) return "";
+  fault.remove_prefix(at + kLine.size());
+  return std::string(fault.substr(0, fault.find('`')));
+}
 
 Tried Try(const Form& form, absl::Span<const RawRecord> records) {
   Tried tried;
@@ -143,14 +199,22 @@ Tried Try(const Form& form, absl::Span<const RawRecord> records) {
             absl::StrCat(record.record.name, ": ", fault.message());
       }
     } else if (!fault.ok()) {
-      if (trial.first_fault.empty()) {
+      const bool is_unsettled = GetBadKind(fault) == kFormKeyUnread;
+      // What a line would settle is said before other faults.
+      if (trial.first_fault.empty() || (is_unsettled && trial.unsettled == 0)) {
         trial.first_fault =
             absl::StrCat(record.record.name, ": ", fault.message());
+      }
+      if (is_unsettled && trial.unsettled++ == 0) {
+        trial.to_settle = {KeyToSettle(fault.message())};
       }
       continue;
     }
     const CookedSample& sample = made->sample;
-    if (trial.good++ == 0) trial.example = Example(sample);
+    if (trial.good++ == 0) {
+      trial.example = Example(sample);
+      trial.unread = UnreadKeys(record.given, made->used);
+    }
     tried.keys += made->used.size();
     tried.texts.push_back(sample.text);
     for (const FormSample::Use& use : made->used) {
@@ -181,8 +245,40 @@ Tried Try(const Form& form, absl::Span<const RawRecord> records) {
     trial.most_clips = std::max(trial.most_clips, clips);
     trial.most_text = std::max<uint64_t>(trial.most_text, sample.text.size());
   }
-  trial.form = Narrowed(form, used);
+  if (trial.good > 0) {
+    trial.form = Narrowed(form, used);
+  } else if (!records.empty()) {
+    trial.unread = UnreadKeys(records.front().given, {});
+  }
   return tried;
+}
+
+// What a form makes of `records` once its keys to settle are ignored; without
+// them in the form.
+FormTrial Settled(FormTrial unsettled, const Form& form,
+                  absl::Span<const RawRecord> records) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> keys = unsettled.to_settle;
+  while (keys.size() <= kMost && !keys.back().empty()) {
+    Form with = form;
+    for (const std::string& key : keys) with.add_ignore(key);
+    FormTrial trial = Try(with, records).trial;
+    if (trial.good == 0 && trial.unsettled > 0) {
+      keys.push_back(trial.to_settle.front());
+      continue;
+    }
+    if (trial.good == 0) break;
+    *trial.form.mutable_ignore() = form.ignore();
+    std::erase_if(trial.unread, [&keys](const std::string& key) {
+      return std::count(keys.begin(), keys.end(), key) > 0;
+    });
+    trial.first_fault = unsettled.first_fault;
+    trial.unsettled = trial.good;
+    trial.good = 0;
+    trial.to_settle = keys;
+    return trial;
+  }
+  return unsettled;
 }
 
 }  // namespace
@@ -196,10 +292,11 @@ FormTrial ChooseForm(absl::Span<const RawRecord> records,
     }
   }
   std::optional<Tried> best;
+  const Form* of_best = nullptr;
   for (const Form& form : forms) {
     Tried tried = Try(form, records);
     const auto rank = [](const Tried& one) {
-      return std::pair(one.trial.good, one.keys);
+      return std::tuple(one.trial.good, one.trial.unsettled, one.keys);
     };
     if (best.has_value() && rank(tried) == rank(*best) &&
         tried.trial.good > 0 && tried.texts != best->texts) {
@@ -207,9 +304,12 @@ FormTrial ChooseForm(absl::Span<const RawRecord> records,
     }
     if (!best.has_value() || rank(tried) > rank(*best)) {
       best = std::move(tried);
+      of_best = &form;
     }
   }
-  return best.has_value() ? std::move(best->trial) : FormTrial();
+  if (!best.has_value()) return FormTrial();
+  if (best->trial.good > 0 || best->trial.unsettled == 0) return best->trial;
+  return Settled(std::move(best->trial), *of_best, records);
 }
 
 std::vector<DescribedForm> ReadDatasetInfo(const std::string& json) {

@@ -16,9 +16,16 @@ struct FormTrial {
   // With the keys that the records have, of those that the form knows.
   v1::Source::Form form;
   uint64_t good = 0;  // records that it explains
+  // Records that it would explain, but for keys that the user has to settle, if
+  // it explains none; and these keys.
+  uint64_t unsettled = 0;
+  std::vector<std::string> to_settle;
   uint64_t for_own_template = 0;
   std::string first_for_own_template;
   std::string first_fault;  // of a record that it does not explain
+  // Keys of the first record that it explains, or else of the first, which it
+  // does not read.
+  std::vector<std::string> unread;
   // Of those that it explains.
   uint64_t with_images = 0;
   uint64_t most_images = 0;
@@ -35,8 +42,8 @@ struct FormTrial {
 };
 
 // The form that explains the most of `records`: of `given`, or else of forms/;
-// among equals the one that reads the most of their keys, then the first one.
-// Pure.
+// among equals the one that leaves the most to be settled, then the one that
+// reads the most of their keys, then the first one. Pure.
 FormTrial ChooseForm(absl::Span<const RawRecord> records,
                      absl::Span<const v1::Source::Form> given);
 

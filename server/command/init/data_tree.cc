@@ -26,7 +26,7 @@ constexpr size_t kMaxListings = 1000;
 constexpr size_t kMaxRoots = 64;
 constexpr const char* kExtensions[] = {".tar",  ".jsonl", ".ndjson", ".parquet",
                                        ".json", ".idx",   ".csv",    ".tsv",
-                                       ".txt",  ".arrow"};
+                                       ".txt",  ".arrow", ".caption"};
 constexpr const char* kCompressions[] = {".zst", ".gz", ".xz", ".bz2", ".lz4"};
 constexpr char kTgz[] = ".tgz";
 constexpr char kLance[] = ".lance";

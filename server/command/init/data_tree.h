@@ -63,6 +63,10 @@ struct SeenFiles {
   uint64_t explained = 0;
   std::string example;
   std::string other_form;
+  // The keys that have to be settled before the form fits any record, and the
+  // others that it does not read.
+  std::vector<std::string> to_settle;
+  std::vector<std::string> unread;
   // Lines of JSON to be written, of which the source consists: of images with a
   // text each.
   std::string lines;

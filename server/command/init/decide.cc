@@ -242,7 +242,8 @@ class Decider {
     std::string message = absl::StrCat(
         seen_.folder,
         ": found nothing that can be a source; wanted WebDataset tars (*.tar), "
-        "JSON lines (*.jsonl, *.jsonl.zst), Parquet and Arrow files (*.parquet, "
+        "JSON lines (*.jsonl, *.jsonl.zst), Parquet and Arrow files "
+        "(*.parquet, "
         "*.arrow), tables (*.csv), images with a text each (a.jpg, a.txt), "
         "token ids of Megatron (*.bin and *.idx), or a "
         "folder of Energon (.nv-meta), as docs/fits.md describes. Of "
@@ -418,6 +419,16 @@ class Decider {
       text_.Line(absl::StrCat("      # the first record: ", files.example));
       setup_.found.push_back(
           absl::StrCat("the first record of ", name, ": ", files.example));
+    }
+    if (!files.to_settle.empty()) {
+      text_.Line(
+          absl::StrCat("      # to be settled, here or by a key that reads it: "
+                       "ignore: [",
+                       absl::StrJoin(files.to_settle, ", "), "]"));
+    }
+    if (!files.unread.empty()) {
+      text_.Line(absl::StrCat("      # not read: ",
+                              absl::StrJoin(files.unread, ", ")));
     }
     if (!files.other_form.empty()) {
       text_.Line(absl::StrCat("      # or, which fits equally: form: ",

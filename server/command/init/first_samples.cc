@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
@@ -43,6 +44,8 @@ constexpr uint64_t kMaxCounted = uint64_t{1} << 30;
 // compressed files.
 constexpr uint64_t kMaxSamplesOfPart = 64;
 constexpr uint64_t kMaxFilesOfPart = 16;
+// Letters of a path in messages: it may be media as text.
+constexpr size_t kMostOfPath = 200;
 // In place of a root: the path is absolute.
 constexpr size_t kWhole = std::numeric_limits<size_t>::max();
 
@@ -256,13 +259,22 @@ class Looker {
     const double explained =
         static_cast<double>(trial.good) / static_cast<double>(records);
     const bool is_simpler = trial.for_own_template < seen_->for_own_template;
-    if (trial.good == 0 || explained < own ||
-        (explained == own && given_.empty() && !is_simpler)) {
-      if (seen_->looked_at == 0 && seen_->format == SeenFiles::Format::kCsv) {
-        seen_->looked_at = records;
-        seen_->unknown = records;
-        seen_->bad = records - 1;
-        Bad(trial.first_fault);
+    if (trial.good == 0 && own == 0 && seen_->pairs == 0) {
+      seen_->to_settle = trial.to_settle;
+    }
+    if (seen_->to_settle.empty() &&
+        (trial.good == 0 || explained < own ||
+         (explained == own && given_.empty() && !is_simpler))) {
+      if (own > 0) return;
+      const bool is_csv = seen_->format == SeenFiles::Format::kCsv;
+      if (is_csv) {
+        seen_->looked_at = seen_->unknown = seen_->bad = records;
+      }
+      if (is_csv || seen_->unknown > 0 || seen_->looked_at == 0) {
+        seen_->first_fault = absl::StrCat(
+            seen_->first_fault.empty() ? path_ : seen_->first_fault,
+            is_csv ? ": no form of forms/ fits" : "", "; the keys are ",
+            absl::StrJoin(trial.unread, ", "));
       }
       return;
     }
@@ -280,6 +292,7 @@ class Looker {
     seen_->explained = trial.good;
     seen_->example = trial.example;
     seen_->other_form = trial.also;
+    seen_->unread = trial.unread;
     seen_->looked_at = records;
     seen_->bad = records - trial.good;
     seen_->unknown = seen_->bad;
@@ -393,7 +406,8 @@ class Looker {
         BALLAST_ASSIGN_OR_RETURN(
             const std::string text,
             file.ReadAt(sample->text.data, sample->text.size));
-        fault = CheckTurns(text, sample->images.size());
+        fault = CheckTurns(text, sample->images.size(),
+                           /*says_places=*/sample->videos.empty());
       }
       Count(Annotate(fault, absl::StrCat("sample ", sample->key)),
             GetMedia(*sample), sample->text.size);
@@ -427,7 +441,8 @@ class Looker {
       absl::Status fault = sample.status();
       if (fault.ok() &&
           sample->text_format == RawSample::TextFormat::kConversation) {
-        fault = CheckTurns(text, sample->images.size());
+        fault = CheckTurns(text, sample->images.size(),
+                           /*says_places=*/sample->videos.empty());
       }
       const std::string place = absl::StrCat(what, " ", line->number);
       Count(Annotate(fault, place), sample.ok() ? GetMedia(*sample) : Media(),
@@ -446,9 +461,19 @@ class Looker {
 
   // OK if the text is a conversation, or a preference pair of two, which is
   // counted.
-  absl::Status CheckTurns(std::string text, size_t images) {
+  // `says_places`: the turns say where each image is.
+  absl::Status CheckTurns(std::string text, size_t images, bool says_places) {
     std::string split = text;
     BALLAST_ASSIGN_OR_RETURN(const bool is_pair, SplitPair(images, &split));
+    if (!is_pair && says_places) {
+      BALLAST_ASSIGN_OR_RETURN(const std::vector<MediaPlace> places,
+                               ReadMediaPlaces(text));
+      const size_t marks = GetPaths("image", places).size();
+      if (marks != images) {
+        return DataFaultError(
+            absl::StrCat(marks, " marks of images, and ", images, " images"));
+      }
+    }
     if (!is_pair) return ParseConversation(text).status();
     if (seen_->pairs++ == 0) seen_->pair_form = PairForm(text);
     const PairTexts pair = GetPairTexts(split);
@@ -495,7 +520,8 @@ class Looker {
     for (uint64_t i = 0; i < most; ++i) {
       const absl::StatusOr<ParquetRow> row = rows->Row(i);
       const absl::Status fault = row.ok() && !row->is_document
-                                     ? CheckTurns(row->text, row->images.size())
+                                     ? CheckTurns(row->text, row->images.size(),
+                                                  /*says_places=*/false)
                                      : row.status();
       Count(Annotate(fault, absl::StrCat("row ", i + 1)),
             row.ok() ? Media{row->images.size(), row->videos.size(),
@@ -571,7 +597,8 @@ class Looker {
       ++media_;
       if (at.empty() && missing_.empty()) {
         missing_ = absl::StrCat(
-            path_, ": ", place, ": there is no ", file,
+            path_, ": ", place, ": there is no ",
+            Printable(file.substr(0, kMostOfPath)),
             is_whole ? "; wanted a file on this machine: set media_root to the "
                        "folder that holds it, or write other paths"
                      : " next to the file, in the folder or in one of its "

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -33,6 +34,7 @@
 #include "server/data/energon/energon_folder.h"
 #include "server/data/jsonl/conversation_json.h"
 #include "server/data/jsonl/element_reader.h"
+#include "server/data/jsonl/media_root.h"
 #include "server/data/jsonl/pair_json.h"
 #include "server/data/parquet/unpack.h"
 #include "server/data/source_files.h"
@@ -291,9 +293,17 @@ class TreeLooker {
         (given_.contains(file.path()) || HoldsConversations(file.path()))) {
       format = Format::kJsonl;
     }
-    if (name.extension() == ".txt" && !seen_->in_store) {
-      texts_[file.folder].push_back(file.name);
+    if ((name.extension() == ".txt" || name.extension() == ".caption") &&
+        !seen_->in_store) {
+      if (IsTable(file.path())) {
+        found_[{file.folder, Format::kCsv}][file.name] = file.bytes;
+      } else {
+        texts_[file.folder].push_back(file.name);
+      }
       return;
+    }
+    if (is_json && !format.has_value()) {
+      descriptions_.push_back(file);
     }
     if (format != Format::kJsonl && DataTree::IsCompressed(file.name)) {
       compressed_[{file.folder, kNoOffsets}].push_back(file.name);
@@ -301,6 +311,78 @@ class TreeLooker {
     }
     if (format.has_value()) {
       found_[{file.folder, *format}][file.name] = file.bytes;
+    }
+  }
+
+  // Whether a text is a table: its second line begins with the name of an
+  // image, as in Flickr8k's captions.txt.
+  static bool IsTable(const std::string& path) {
+    constexpr uint64_t kHead = 4096;
+    const absl::StatusOr<FirstLines> lines = OpenFirstLines(path);
+    if (!lines.ok()) return false;
+    const absl::StatusOr<std::string> head =
+        lines->file.ReadAt(0, std::min(kHead, lines->file.stamp().size));
+    if (!head.ok()) return false;
+    const std::vector<absl::string_view> rows =
+        absl::StrSplit(*head, absl::MaxSplits('\n', 2));
+    return rows.size() > 1 && rows[0].find_first_of(",\t") != rows[0].npos &&
+           NamesMedia(rows[1].substr(0, rows[1].find_first_of(",\t")));
+  }
+
+  // JSON that holds no list of records, where nothing else is a source: the
+  // keys that it has, and what joins the best known of these to records.
+  void SayDescriptions() {
+    constexpr size_t kMost = 4;
+    for (size_t i = 0; i < std::min(kMost, descriptions_.size()); ++i) {
+      const DataTree::File& file = descriptions_[i];
+      const std::string stem = file.name.substr(0, file.name.rfind('.'));
+      for (const char* ending : {".jpg", ".jpeg", ".png", ".webp"}) {
+        if (tree_.HasFile(absl::StrCat(file.folder, "/", stem, ending)) !=
+            true) {
+          continue;
+        }
+        return Other(
+            file.path(),
+            absl::StrCat("images with a JSON each; write tars of them: "
+                         "`tar --sort=name -cf ",
+                         tree_.root(), "/data.tar -C ", file.folder,
+                         " .`, and run init again"));
+      }
+      const auto text = ReadSmallFile(file.path(), kMaxModelFile);
+      if (!text.ok()) {
+        Other(file.path(), std::string(text.status().message()));
+        continue;
+      }
+      const nlohmann::json json =
+          nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+      if (!json.is_object()) continue;
+      std::vector<std::string> keys;
+      for (const auto& entry : json.items()) {
+        if (keys.size() == 8) break;
+        keys.push_back(Printable(entry.key()));
+      }
+      const bool is_coco = json.contains("images") &&
+                           json.contains("annotations") &&
+                           absl::StrContains(*text, "\"caption\"");
+      Other(file.path(),
+            absl::StrCat(
+                "an object of ", absl::StrJoin(keys, ", "),
+                ", and no list of records; write one line of JSON a sample, ",
+                is_coco
+                    ? absl::StrCat(
+                          "for captions of COCO by `python3 -c 'import json; d "
+                          "= json.load(open(\"",
+                          file.path(),
+                          "\")); n = {i[\"id\"]: i[\"file_name\"] for i in "
+                          "d[\"images\"]}; "
+                          "[print(json.dumps({\"image\": n[a[\"image_id\"]], "
+                          "\"text\": a[\"caption\"]})) for a in "
+                          "d[\"annotations\"]]' > /tmp/captions.jsonl && mv "
+                          "/tmp/captions.jsonl ",
+                          file.folder, "`")
+                    : std::string("such as {\"image\": \"a.jpg\", "
+                                  "\"question\": …, \"answer\": …}"),
+                ", and run init again"));
     }
   }
 
@@ -374,6 +456,21 @@ class TreeLooker {
          "'import lance, pyarrow.parquet as pq; "
          "pq.write_table(lance.dataset(\"$0\").to_table(), "
          "\"$1/data.parquet\")'`"},
+        {".tfrecord",
+         "records of TensorFlow, which are not read: their fields are any "
+         "program's own; write tars of them, as with webdataset's TarWriter"},
+        {".tfrecords",
+         "records of TensorFlow, which are not read: their fields are any "
+         "program's own; write tars of them, as with webdataset's TarWriter"},
+        {".h5",
+         "a file of HDF5, which is not read; write Parquet or tars of it"},
+        {".hdf5",
+         "a file of HDF5, which is not read; write Parquet or tars of it"},
+        {".mdb",
+         "a database of LMDB, which is not read; write Parquet or tars of it"},
+        {".pkl", "a pickle, which is code and not read; write Parquet of it"},
+        {".feather",
+         "a table of Arrow under another ending: `mv $0 $1/data.arrow`"},
     };
     for (const auto& [place, found] : tree_.others()) {
       for (const Form& form : kForms) {
@@ -386,7 +483,9 @@ class TreeLooker {
         Other(path + more, absl::Substitute(form.what, path, place.first));
       }
     }
-    if (seen_->files.empty()) SayClassFolders();
+    if (!seen_->files.empty()) return;
+    SayClassFolders();
+    SayDescriptions();
   }
 
   // Folders of images with nothing that says a text, as torchvision's
@@ -516,11 +615,12 @@ class TreeLooker {
     // These may hold anything.
     const bool may_be_other =
         format == Format::kCsv || others_.contains(paths.front());
-    if (may_be_other && files.unknown > files.looked_at / 2) {
+    if (may_be_other && files.to_settle.empty() &&
+        files.unknown > files.looked_at / 2) {
       return Other(files.path, files.first_fault);
     }
     if (NeedsRecipe(files)) files.record = FirstRecord(parent, files, paths);
-    if (files.record.empty() &&
+    if (files.record.empty() && files.to_settle.empty() &&
         (files.looked_at == 0 || files.bad > files.looked_at / 2)) {
       Other(files.path,
             files.first_fault.empty() ? "no samples" : files.first_fault);
@@ -600,6 +700,7 @@ class TreeLooker {
   uint64_t json_files_ = 0;
   std::map<std::string, v1::Source::Form> given_;  // by path
   std::set<std::string> others_;  // arrays of JSON of no known key
+  std::vector<DataTree::File> descriptions_;
   std::map<std::string, std::vector<std::string>> texts_;  // by folder
   std::map<std::pair<std::string, Format>, Sizes> found_;  // by folder
   // Names by folder and by the reason why they are left out.

@@ -22,6 +22,7 @@
 #include "server/data/form/unread.h"
 #include "server/data/jsonl/conversation_json.h"
 #include "server/data/jsonl/document_json.h"
+#include "server/data/jsonl/media_root.h"
 #include "server/recipe/turns_json.h"
 #include "server/sample/data_fault.h"
 
@@ -52,11 +53,13 @@ class FormEvaluation {
     BALLAST_RETURN_IF_ERROR(ReadMedia());
     BALLAST_RETURN_IF_ERROR(reader_.text_.empty() ? ReadConversation()
                                                   : ReadDocument());
+    MediaOfSample media = MediaOf(result_.sample);
+    if (!reader_.user_.empty()) media.question = std::move(question_);
     BALLAST_RETURN_IF_ERROR(CheckEveryKey(
-        record_.root(), MediaOf(result_.sample),
+        record_.root(), media,
         [this](const std::string& path) { return record_.UseOf(path); }));
     CookedSample& sample = result_.sample;
-    sample.hash = HashOf(sample);
+    sample.hash = HashOf(&sample);
     result_.media = media_.TakeBytes();
     result_.used = record_.TakeUses();
     return std::move(result_);
@@ -74,11 +77,30 @@ class FormEvaluation {
     const auto use = [&](const std::string& path) {
       const auto& ignored = form_.ignore();
       return std::count(read.begin(), read.end(), path) > 0 ||
-                     std::count(ignored.begin(), ignored.end(), path) > 0
+                     std::count(ignored.begin(), ignored.end(), path) > 0 ||
+                     record_.IsReadOfTurns(path)
                  ? KeyUse::kRead
                  : KeyUse::kUnread;
     };
     return Annotate(CheckEveryKey(of, MediaOfSample(), use), what);
+  }
+
+  // Rows of addresses have no files yet.
+  absl::Status CheckNoAddress(const std::string& name,
+                              const CookedSample::Video& medium) const {
+    const auto* path = std::get_if<std::string>(&medium.parts[0]);
+    if (path == nullptr || !absl::StrContains(*path, "://")) {
+      return absl::OkStatus();
+    }
+    const std::string kind = name.substr(0, name.size() - 1);
+    const absl::Status fault = CheckMediaPath(kind, *path);
+    if (fault.ok() || kind != "image") return fault;
+    return OfKind(
+        DataFaultError(absl::StrCat(
+            fault.message(), ", as by `img2dataset --url_list FILE --url_col ",
+            record_.LastRead(name),
+            " --output_format webdataset --output_folder FOLDER`")),
+        std::string(GetBadKind(fault)));
   }
 
   absl::Status ReadKeysOf(const char* name, const std::vector<Key>& keys,
@@ -89,8 +111,12 @@ class FormEvaluation {
             return value.is_string() || value.is_object() || value.is_array();
           });
       for (const element& value : values) {
-        if (const absl::Status added = media_.AddMedia(name, value, found);
-            !added.ok()) {
+        const size_t before = found->size();
+        absl::Status added = media_.AddMedia(name, value, found);
+        for (size_t i = before; added.ok() && i < found->size(); ++i) {
+          added = CheckNoAddress(name, (*found)[i].medium);
+        }
+        if (!added.ok()) {
           return Annotate(added,
                           absl::StrCat("`", record_.LastRead(name), "`"));
         }
@@ -298,7 +324,7 @@ class FormEvaluation {
       return Fault("a part of type image with several images");
     }
     if (!found.empty()) {
-      in_parts_.push_back(std::move(found[0]));
+      marks_.AddOwnImage(std::move(found[0]));
       return absl::OkStatus();
     }
     marks_.AddNextPlace();
@@ -317,6 +343,7 @@ class FormEvaluation {
       std::string_view asked, said;
       if (turn.at_key("user").get(asked) == SUCCESS &&
           turn.at_key("assistant").get(said) == SUCCESS) {
+        has_pairs_ = true;
         element of_user = turn.at_key("user").value_unsafe();
         element of_assistant = turn.at_key("assistant").value_unsafe();
         BALLAST_RETURN_IF_ERROR(AddTurn("user", of_user));
@@ -337,9 +364,17 @@ class FormEvaluation {
                                      : absl::StrCat("`", form_.role_key(), "`"),
             "; name its key in form.role_key"));
       }
-      if (!FindIn(turn, form_.content_key(),
-                  {"content", "value", "text", "utterance"}, &content,
-                  &content_key)) {
+      const bool has_content = FindIn(turn, form_.content_key(),
+                                      {"content", "value", "text", "utterance"},
+                                      &content, &content_key) &&
+                               !content.is_null();
+      element calls;
+      const auto has = [&](const char* key) {
+        return turn.at_key(key).get(calls) == SUCCESS && !IsEmptyValue(calls);
+      };
+      const bool is_bare =
+          !has_content && (has("tool_calls") || has("function_call"));
+      if (!has_content && !is_bare) {
         return Fault(
             absl::StrCat("a turn without a content; wanted ",
                          form_.content_key().empty()
@@ -347,7 +382,11 @@ class FormEvaluation {
                              : absl::StrCat("`", form_.content_key(), "`"),
                          "; name its key in form.content_key"));
       }
-      BALLAST_RETURN_IF_ERROR(AddTurn(RoleOf(role_text), content));
+      if (is_bare) {
+        turns_.AddBareTurn(RoleOf(role_text));
+      } else {
+        BALLAST_RETURN_IF_ERROR(AddTurn(RoleOf(role_text), content));
+      }
       // Weights and masks of turns are those of the text builder, below.
       BALLAST_RETURN_IF_ERROR(CheckOtherKeys(
           turn, "a turn",
@@ -389,7 +428,7 @@ class FormEvaluation {
         record_.Find("history", reader_.history_, 0,
                      [](const element& value) { return value.is_array(); });
     for (const element& value : values) {
-      if (IsTurns(value)) {
+      if (IsTurns(value, form_.role_key())) {
         BALLAST_RETURN_IF_ERROR(AddTurns(value));
         continue;
       }
@@ -417,12 +456,13 @@ class FormEvaluation {
     bool is_found = false;
     for (size_t entry = 0; entry < keys.size(); ++entry) {
       const std::vector<element> values =
-          record_.Find(name, keys, entry, [](const element& value) {
-            return value.is_string() || value.is_number() || IsTurns(value);
+          record_.Find(name, keys, entry, [this](const element& value) {
+            return value.is_string() || value.is_number() ||
+                   IsTurns(value, form_.role_key());
           });
       for (const element& value : values) {
         is_found = true;
-        if (IsTurns(value)) {
+        if (IsTurns(value, form_.role_key())) {
           BALLAST_RETURN_IF_ERROR(AddTurns(value));
         } else if (value.is_number()) {
           texts.push_back(std::string(simdjson::minify(value)));
@@ -436,7 +476,9 @@ class FormEvaluation {
     }
     if (!is_found) return record_.Missing(name, keys);
     if (texts.empty()) return absl::OkStatus();
-    turns_.AddTurn(role, marks_.Keep(absl::StrJoin(texts, "\n")));
+    const absl::string_view text = marks_.Keep(absl::StrJoin(texts, "\n"));
+    if (role == "user") question_ = std::string(text);
+    turns_.AddTurn(role, text);
     return absl::OkStatus();
   }
 
@@ -457,7 +499,7 @@ class FormEvaluation {
     } else {
       bool is_found = false;
       for (size_t i = 0; i < reader_.messages_.size(); ++i) {
-        const std::vector<element> values = record_.Find(
+        std::vector<element> values = record_.Find(
             "messages", reader_.messages_, i, [](const element& value) {
               std::string_view text;
               return value.is_array() ||
@@ -465,6 +507,9 @@ class FormEvaluation {
                       absl::StartsWith(
                           absl::StripLeadingAsciiWhitespace(View(text)), "["));
             });
+        if (values.size() == 1 && turns_.IsEmpty() && SaysTheSame(values[0])) {
+          return TakeAsItIs();
+        }
         for (const element& value : values) {
           is_found = true;
           BALLAST_RETURN_IF_ERROR(
@@ -486,11 +531,80 @@ class FormEvaluation {
     return absl::OkStatus();
   }
 
-  // In rows images without a mark come first, as the format has it; turns of a
-  // line say where their images are.
+  // Whether the format's own reading makes the same of a line: turns of texts
+  // under a key of its own, of its own roles, with its own marks, and nothing
+  // beside them that it would read otherwise. Most conversations are such.
+  bool SaysTheSame(const element& value) const {
+    constexpr absl::string_view kBeside[] = {"system",    "tools",  "functions",
+                                             "documents", "tokens", "prompt"};
+    constexpr absl::string_view kTurns[] = {"messages", "conversations",
+                                            "conversation"};
+    array list;
+    if (given_.kind != RecipeRecord::Kind::kLine ||
+        // Media as text stay out of what is kept.
+        given_.text.size() > kMaxTextBytes || media_.HasBytes() ||
+        reader_.messages_.size() > 1 || !videos_.empty() || !audios_.empty() ||
+        value.get(list) != SUCCESS || list.size() == 0) {
+      return false;
+    }
+    size_t turns = 0;
+    for (const auto& [key, unused] : record_.root()) {
+      const absl::string_view name = View(key);
+      turns += std::count(std::begin(kTurns), std::end(kTurns), name);
+      if (std::count(std::begin(kBeside), std::end(kBeside), name) > 0 ||
+          absl::StartsWith(name, "chosen") ||
+          absl::StartsWith(name, "rejected")) {
+        return false;
+      }
+    }
+    const std::string& read = record_.LastUse();
+    if (turns != 1 ||
+        std::count(std::begin(kTurns), std::end(kTurns), read) == 0) {
+      return false;
+    }
+    size_t marks = 0;
+    for (const element item : list) {
+      object turn;
+      std::string_view role, text;
+      if (item.get(turn) != SUCCESS || turn.size() != 2) return false;
+      const bool is_share = turn.at_key("from").get(role) == SUCCESS;
+      if ((!is_share && turn.at_key("role").get(role) != SUCCESS) ||
+          turn.at_key(is_share ? "value" : "content").get(text) != SUCCESS ||
+          !IsOwnKey(form_.role_key(), is_share ? "from" : "role") ||
+          !IsOwnKey(form_.content_key(), is_share ? "value" : "content")) {
+        return false;
+      }
+      const absl::string_view own = role == "human" ? "user"
+                                    : role == "gpt" ? "assistant"
+                                                    : View(role);
+      if ((own != "user" && own != "assistant") || RoleOf(role) != own) {
+        return false;
+      }
+      const int found = marks_.CountOwn(View(text));
+      if (found < 0 || (found > 0 && own != "user")) return false;
+      marks += found;
+    }
+    return marks == marks_.images().size();
+  }
+
+  static bool IsOwnKey(const std::string& key, absl::string_view name) {
+    return key.empty() || key == name;
+  }
+
+  absl::Status TakeAsItIs() {
+    for (const FormMedium& image : marks_.images()) {
+      result_.sample.images.push_back(image.medium.parts[0]);
+    }
+    result_.sample.text = record_.TakeJson();
+    return absl::OkStatus();
+  }
+
+  // In rows images without a mark come first, as the format has it, and so do
+  // those of pairs, which have none; turns of a line say where their images
+  // are.
   absl::Status CheckImagesHavePlaces() const {
-    if (given_.kind == RecipeRecord::Kind::kRow || marks_.images().empty() ||
-        marks_.HasPlaces()) {
+    if (given_.kind == RecipeRecord::Kind::kRow || has_pairs_ ||
+        marks_.images().empty() || marks_.HasPlaces()) {
       return absl::OkStatus();
     }
     return Fault(absl::StrCat(
@@ -501,14 +615,14 @@ class FormEvaluation {
   }
 
   absl::Status TakeImagesOfParts() {
-    if (in_parts_.empty()) return absl::OkStatus();
+    if (!marks_.HasOwnImages()) return absl::OkStatus();
     if (!marks_.images().empty()) {
       return Fault(
-          "images in the parts of the turns and under a key beside them; "
+          "images in the turns and under a key beside them; "
           "wanted one of the two: leave the key out of form.images, and name "
           "it in form.ignore");
     }
-    marks_.TakeImages(std::move(in_parts_));
+    marks_.TakeOwnImages();
     return absl::OkStatus();
   }
 
@@ -553,7 +667,9 @@ class FormEvaluation {
   FormMarks marks_;
   std::list<simdjson::dom::parser> parsers_;  // of texts of turns
   FormSample result_;
-  std::vector<FormMedium> videos_, audios_, in_parts_;
+  std::string question_;
+  bool has_pairs_ = false;  // of a question and its answer, as turns
+  std::vector<FormMedium> videos_, audios_;
   TurnsJson turns_;
 };
 

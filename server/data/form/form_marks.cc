@@ -9,7 +9,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/status_macros.h"
+#include "server/data/jsonl/media_root.h"
 #include "server/sample/data_fault.h"
 
 namespace ballast {
@@ -60,6 +63,50 @@ absl::StatusOr<absl::string_view> FormMarks::Marked(absl::string_view text) {
   return Keep(std::move(made));
 }
 
+bool FormMarks::MayBeOther(absl::string_view text) const {
+  const auto begins = [text](const auto& spellings) {
+    return std::any_of(
+        spellings.begin(), spellings.end(),
+        [text](const std::string& spelling) {
+          return absl::StartsWith(
+              text, absl::string_view(spelling).substr(0, spelling.find('{')));
+        });
+  };
+  return absl::StartsWith(text, "<video>") ||
+         absl::StartsWith(text, "<audio>") || begins(form_.marks().image()) ||
+         begins(form_.marks().video()) || begins(form_.marks().audio());
+}
+
+int FormMarks::CountOwn(absl::string_view text) const {
+  constexpr absl::string_view kImage = "<image>";
+  // A mark of the user's own may begin otherwise.
+  const auto is_bracket = [](const auto& spellings) {
+    return std::all_of(spellings.begin(), spellings.end(),
+                       [](const std::string& spelling) {
+                         return absl::StartsWith(spelling, "<");
+                       });
+  };
+  if (!is_bracket(form_.marks().image()) ||
+      !is_bracket(form_.marks().video()) ||
+      !is_bracket(form_.marks().audio()) ||
+      std::any_of(images_.begin(), images_.end(), [](const FormMedium& image) {
+        return !image.mark.empty();
+      })) {
+    return -1;
+  }
+  int marks = 0;
+  for (size_t at = text.find('<'); at != text.npos;
+       at = text.find('<', at + 1)) {
+    const absl::string_view left = text.substr(at);
+    if (absl::StartsWith(left, kImage)) {
+      ++marks;
+    } else if (MayBeOther(left)) {
+      return -1;
+    }
+  }
+  return marks;
+}
+
 // The medium of a mark at the beginning of `text`; "" if there is none.
 absl::StatusOr<absl::string_view> FormMarks::TakeMark(absl::string_view text,
                                                       size_t* length) {
@@ -94,6 +141,11 @@ absl::StatusOr<absl::string_view> FormMarks::TakeMark(absl::string_view text,
       return medium;
     }
     for (const std::string& spelling : *spellings) {
+      if (absl::StrContains(spelling, "{path}")) {
+        *length = TakeNamed(text, spelling);
+        if (*length > 0) return medium;
+        continue;
+      }
       const size_t number_at = spelling.find("{n}");
       if (number_at == spelling.npos) {
         if (!absl::StartsWith(text, spelling)) continue;
@@ -126,6 +178,25 @@ absl::StatusOr<absl::string_view> FormMarks::TakeMark(absl::string_view text,
     }
   }
   return "";
+}
+
+// An image that the text names in its mark, `<img>{path}</img>`; the mark's
+// length, or 0.
+size_t FormMarks::TakeNamed(absl::string_view text,
+                            absl::string_view spelling) {
+  const std::pair<absl::string_view, absl::string_view> around =
+      absl::StrSplit(spelling, absl::MaxSplits("{path}", 1));
+  if (!absl::ConsumePrefix(&text, around.first)) return 0;
+  const absl::string_view name = text.substr(0, text.find('<'));
+  if (!NamesMedia(name) ||
+      !absl::StartsWith(text.substr(name.size()), around.second)) {
+    return 0;
+  }
+  FormMedium image;
+  image.medium.parts.push_back(std::string(name));
+  AddOwnImage(std::move(image));
+  ++marks_;
+  return around.first.size() + name.size() + around.second.size();
 }
 
 // Puts the images into the order of their marks.

@@ -36,6 +36,9 @@ class FormMarks {
   // for each. It lives as long as this and `text`. Errors: a data fault.
   absl::StatusOr<absl::string_view> Marked(absl::string_view text);
 
+  // How many marks `<image>` a text has; -1 if it may have any other.
+  int CountOwn(absl::string_view text) const;
+
   // A text between angle brackets that looks like a mark of a medium and is
   // none; "".
   const std::string& lookalike() const { return lookalike_; }
@@ -47,9 +50,14 @@ class FormMarks {
   // Whether the texts or parts said where a medium is.
   bool HasPlaces() const { return marks_ > 0 || !places_.empty(); }
 
-  // The images of the parts take the place of those beside the turns.
-  void TakeImages(std::vector<FormMedium> images) {
-    images_ = std::move(images);
+  // Images that parts of the turns hold, or that their texts name.
+  void AddOwnImage(FormMedium image) {
+    own_images_.push_back(std::move(image));
+  }
+  bool HasOwnImages() const { return !own_images_.empty(); }
+  // They take the place of those beside the turns.
+  void TakeOwnImages() {
+    images_ = std::move(own_images_);
     places_.clear();
     numbered_ = false;
   }
@@ -63,8 +71,12 @@ class FormMarks {
   absl::StatusOr<absl::string_view> TakeMark(absl::string_view text,
                                              size_t* length);
 
+  size_t TakeNamed(absl::string_view text, absl::string_view spelling);
+
+  bool MayBeOther(absl::string_view text) const;
+
   const v1::Source::Form& form_;
-  std::vector<FormMedium> images_;
+  std::vector<FormMedium> images_, own_images_;
   std::list<std::string> texts_;
   size_t marks_ = 0;
   // The image of each mark: a number, or the next one.

@@ -34,6 +34,7 @@ class FormMedia {
                         const simdjson::dom::element& value,
                         std::vector<FormMedium>* found);
 
+  bool HasBytes() const { return !bytes_.empty(); }
   // The bytes of those that the record has as text.
   std::vector<std::string> TakeBytes() { return std::move(bytes_); }
 

@@ -45,6 +45,7 @@ absl::StatusOr<FormPath> ParsePath(absl::string_view text) {
       entries.remove_prefix(end + 1);
     }
   }
+  path.keys = KeyBit(path.text) | KeyBit(path.steps[0].name);
   return path;
 }
 

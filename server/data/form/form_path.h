@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_DATA_FORM_FORM_PATH_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,19 @@ struct FormStep {
 struct FormPath {
   std::string text;
   std::vector<FormStep> steps;
+  // Of the names that a record must have one of: KeyBit.
+  uint64_t keys = 0;
 };
+
+// One of 64 bits for a name, by which most names that a record does not have
+// are known not to be there. Pure.
+inline uint64_t KeyBit(absl::string_view name) {
+  const size_t sum = name.empty() ? 0
+                                  : name.size() * 7 +
+                                        static_cast<uint8_t>(name.front()) * 3 +
+                                        static_cast<uint8_t>(name.back());
+  return uint64_t{1} << (sum % 64);
+}
 
 // The first of these paths that a record has.
 struct FormPaths {

@@ -22,29 +22,6 @@ using ::simdjson::dom::array;
 using ::simdjson::dom::element;
 using ::simdjson::dom::object;
 
-// The members of a tar's sample as one object of JSON: texts, JSON, and the
-// numbers of the others.
-std::string MembersJson(const RecipeRecord& record) {
-  std::string json = "{";
-  for (size_t i = 0; i < record.parts.size(); ++i) {
-    const RecipeRecord::Part& part = record.parts[i];
-    absl::StrAppend(&json, i > 0 ? "," : "");
-    AppendJsonText(part.name, &json);
-    json += ':';
-    const bool is_json =
-        part.name == "json" || absl::EndsWith(part.name, ".json");
-    if (is_json && part.bytes.has_value()) {
-      absl::StrAppend(&json, FromPythonJson(*part.bytes));
-    } else if (part.bytes.has_value() && CheckUtf8(*part.bytes).ok() &&
-               !absl::StrContains(*part.bytes, '\0')) {
-      AppendJsonText(*part.bytes, &json);
-    } else {
-      absl::StrAppend(&json, "{\"", kFormMedia, "\":", i, "}");
-    }
-  }
-  return json + "}";
-}
-
 // As JSON, or as Python writes it; `json` becomes what was parsed.
 absl::Status ParseObject(std::string& json, simdjson::dom::parser* parser,
                          object* root) {
@@ -98,6 +75,27 @@ std::string Wanted(const char* name, const std::vector<FormPaths>& keys) {
 
 }  // namespace
 
+std::string MembersJson(const RecipeRecord& record) {
+  std::string json = "{";
+  for (size_t i = 0; i < record.parts.size(); ++i) {
+    const RecipeRecord::Part& part = record.parts[i];
+    absl::StrAppend(&json, i > 0 ? "," : "");
+    AppendJsonText(part.name, &json);
+    json += ':';
+    const bool is_json =
+        part.name == "json" || absl::EndsWith(part.name, ".json");
+    if (is_json && part.bytes.has_value()) {
+      absl::StrAppend(&json, FromPythonJson(*part.bytes));
+    } else if (part.bytes.has_value() && CheckUtf8(*part.bytes).ok() &&
+               !absl::StrContains(*part.bytes, '\0')) {
+      AppendJsonText(*part.bytes, &json);
+    } else {
+      absl::StrAppend(&json, "{\"", kFormMedia, "\":", i, "}");
+    }
+  }
+  return json + "}";
+}
+
 std::string KindOf(const element& value) {
   switch (value.type()) {
     case simdjson::dom::element_type::ARRAY:
@@ -122,25 +120,43 @@ bool IsEmptyValue(const element& value) {
          (value.get(list) == SUCCESS && list.size() == 0);
 }
 
-bool IsTurns(const element& value) {
+bool IsTurns(const element& value, const std::string& role_key) {
   array list;
-  return value.get(list) == SUCCESS && list.size() > 0 &&
-         list.at(0).value_unsafe().is_object();
+  object turn;
+  element unused;
+  if (value.get(list) != SUCCESS || list.size() == 0 ||
+      list.at(0).get(turn) != SUCCESS) {
+    return false;
+  }
+  const auto has = [&](std::string_view key) {
+    return turn.at_key(key).get(unused) == SUCCESS;
+  };
+  return role_key.empty()
+             ? has("role") || has("from") || has("speaker") || has("user")
+             : has(role_key);
 }
 
 absl::Status FormRecord::Parse() {
   // A thread keeps what it parsed last, unless that is large.
   constexpr size_t kKept = size_t{1} << 18;
   thread_local simdjson::dom::parser kept;
-  std::string json;
   if (record_.kind == RecipeRecord::Kind::kMembers) {
-    json = MembersJson(record_);
+    json_ = MembersJson(record_);
   } else {
-    json.reserve(record_.text.size() + simdjson::SIMDJSON_PADDING);
-    json = record_.text;
+    json_.reserve(record_.text.size() + simdjson::SIMDJSON_PADDING);
+    json_ = record_.text;
   }
   BALLAST_RETURN_IF_ERROR(
-      ParseObject(json, json.size() > kKept ? &parser_ : &kept, &root_));
+      ParseObject(json_, json_.size() > kKept ? &parser_ : &kept, &root_));
+  for (const auto& [key, value] : root_) {
+    keys_ |= KeyBit(View(key));
+    object members;
+    if (record_.kind != RecipeRecord::Kind::kMembers || View(key) != "json" ||
+        value.get(members) != SUCCESS) {
+      continue;
+    }
+    for (const auto& [inner, unused] : members) keys_ |= KeyBit(View(inner));
+  }
   // As of conversations (conversation_json.h).
   if (record_.kind == RecipeRecord::Kind::kLine) {
     BALLAST_RETURN_IF_ERROR(CheckKeysOnce(root_));
@@ -209,6 +225,13 @@ KeyUse FormRecord::UseOf(const std::string& path) const {
     return KeyUse::kWithin;
   }
   return use;
+}
+
+bool FormRecord::IsReadOfTurns(const std::string& key) const {
+  const std::string end = absl::StrCat("[].", key);
+  return std::any_of(read_.begin(), read_.end(), [&end](const auto& read) {
+    return absl::EndsWith(read, end);
+  });
 }
 
 std::string FormRecord::LastRead(absl::string_view key) const {

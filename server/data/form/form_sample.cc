@@ -29,10 +29,13 @@ MediaOfSample MediaOf(const CookedSample& sample) {
   return made;
 }
 
-uint32_t HashOf(const CookedSample& sample) {
+uint32_t HashOf(CookedSample* sample) {
+  RecipeRecord hashed;
+  hashed.text = std::move(sample->text);
   std::string all =
-      absl::StrCat(sample.is_document ? "d" : "c", sample.text.size(), "\n",
-                   sample.text, sample.fields);
+      absl::StrCat(sample->is_document ? "d" : "c", hashed.text.size(), ",",
+                   hashed.hash(), "\n", sample->fields);
+  sample->text = std::move(hashed.text);
   const auto add = [&all](const CookedSample::Medium& medium) {
     if (const auto* path = std::get_if<std::string>(&medium)) {
       absl::StrAppend(&all, "\n", *path);
@@ -40,12 +43,11 @@ uint32_t HashOf(const CookedSample& sample) {
       absl::StrAppend(&all, "\n#", std::get<uint32_t>(medium));
     }
   };
-  for (const CookedSample::Medium& image : sample.images) add(image);
-  for (const CookedSample::Video& video : sample.videos) {
+  for (const CookedSample::Medium& image : sample->images) add(image);
+  for (const CookedSample::Video& video : sample->videos) {
     absl::StrAppend(&all, "\n", video.is_list, video.is_audio);
     for (const CookedSample::Medium& part : video.parts) add(part);
   }
-  RecipeRecord hashed;
   hashed.text = std::move(all);
   return hashed.hash();
 }

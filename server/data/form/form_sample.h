@@ -30,8 +30,9 @@ struct FormSample {
 // Its media; the sample must outlive the result. Pure.
 MediaOfSample MediaOf(const CookedSample& sample);
 
-// A hash of all that it holds. Pure.
-uint32_t HashOf(const CookedSample& sample);
+// A hash of all that it holds. Does not copy its text, which is as it was
+// afterwards.
+uint32_t HashOf(CookedSample* sample);
 
 }  // namespace ballast
 

@@ -24,8 +24,6 @@ using ::simdjson::dom::array;
 using ::simdjson::dom::element;
 using ::simdjson::dom::object;
 
-constexpr char kKind[] = "a key that the form does not read";
-
 template <typename List>
 bool IsAmong(absl::string_view word, const List& list) {
   return std::count(std::begin(list), std::end(list), word) > 0;
@@ -47,6 +45,10 @@ constexpr absl::string_view kWeights[] = {"weight", "weights", "loss_weight",
                                           "sample_weight", "loss"};
 constexpr absl::string_view kMasks[] = {"mask", "loss_mask", "train_mask",
                                         "masks"};
+// What an answer that is a letter or a number chooses from.
+constexpr absl::string_view kOptions[] = {
+    "choices",          "options",        "choice",     "candidates",
+    "multiple_choices", "answer_choices", "choice_list"};
 
 bool IsEmpty(const element& value) {
   std::string_view text;
@@ -79,6 +81,20 @@ absl::string_view FirstText(const element& value) {
     return FirstText(list.at(0).value_unsafe());
   }
   return "";
+}
+
+// The texts of a list or struct, or one text.
+void AddTexts(const element& value, std::vector<absl::string_view>* texts) {
+  std::string_view text;
+  array list;
+  object map;
+  if (value.get(text) == SUCCESS) texts->push_back(View(text));
+  if (value.get(list) == SUCCESS) {
+    for (const element item : list) AddTexts(item, texts);
+  }
+  if (value.get(map) == SUCCESS) {
+    for (const auto& [key, inner] : map) AddTexts(inner, texts);
+  }
 }
 
 // A short text without line feeds, as a path or an address is.
@@ -115,6 +131,9 @@ class Account {
         describes_picture |= DescribesPicture(View(key)) && !value.is_null();
       }
     }
+    element unused;
+    const bool has_letters = root.at_key("A").get(unused) == SUCCESS &&
+                             root.at_key("B").get(unused) == SUCCESS;
     for (const auto& [key, value] : root) {
       const std::string path = absl::StrCat(prefix, View(key));
       const KeyUse use = use_(path);
@@ -127,6 +146,11 @@ class Account {
       if (use != KeyUse::kWithin) {
         BALLAST_RETURN_IF_ERROR(
             CheckValue(path, View(key), value, describes_picture));
+        const bool is_letter =
+            has_letters && key.size() == 1 && absl::ascii_isupper(key[0]);
+        if (is_letter || IsAmong(absl::AsciiStrToLower(View(key)), kOptions)) {
+          BALLAST_RETURN_IF_ERROR(CheckOptions(path, value));
+        }
       }
       constexpr int kDepth = 3;
       if (is_map && depth < kDepth) {
@@ -152,7 +176,33 @@ class Account {
             reads.empty() ? ""
                           : absl::StrCat("form.", reads, ": ", key, "` or `"),
             "form.ignore: ", key, "` into the source")),
-        kKind);
+        kFormKeyUnread);
+  }
+
+  // Options that the question does not have leave an answer without its
+  // meaning.
+  absl::Status CheckOptions(const std::string& path,
+                            const element& value) const {
+    if (!media_.question.has_value()) return absl::OkStatus();
+    std::vector<absl::string_view> options;
+    AddTexts(value, &options);
+    for (const absl::string_view option : options) {
+      if (option == "[]" || absl::StrContains(*media_.question, option)) {
+        continue;
+      }
+      return OfKind(
+          DataFaultError(absl::StrCat(
+              "key `", Printable(path),
+              "` seems to hold the options of the "
+              "question, which the question does not have, ",
+              Printable(option.substr(0, 40)),
+              ": the answer would be learnt without them; write them into the "
+              "question, as a recipe does (docs/recipes.md), or write "
+              "`form.ignore: ",
+              Printable(path), "` into the source")),
+          kFormKeyUnread);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status CheckValue(const std::string& path, absl::string_view key,
@@ -166,14 +216,16 @@ class Account {
       return Fault(path, "seems to hold an array of pixels", "");
     }
     const bool is_said = !value.is_number() && !value.is_bool();
-    if (is_said && IsMediaKey(key) &&
-        (!(has_media_ && IsName(text)) ||
-         (!media_.paths.empty() && NamesOther(value)))) {
+    if (is_said && ((!(has_media_ && IsName(text)) && IsMediaKey(key)) ||
+                    NamesOtherMedia(key, value, media_.paths))) {
       return Fault(path, "seems to hold media or to name them", "images");
     }
-    if (!has_media_ && (NamesMedia(text) ||
+    if (!has_media_ && media_.question.has_value() && IsPictureId(key)) {
+      return Fault(path, "names a picture by its number", "");
+    }
+    if (!has_media_ && (NamesMedia(text) || IsMediaAddress(text) ||
                         (IsAddressKey(key) && absl::StrContains(text, "://") &&
-                         (describes_picture || IsMediaAddress(text))))) {
+                         describes_picture))) {
       return Fault(path,
                    absl::StrCat("names a file or the address of a picture, ",
                                 Printable(text)),
@@ -210,25 +262,6 @@ class Account {
       return Fault(path, "seems to mask what is learnt", "");
     }
     return absl::OkStatus();
-  }
-
-  // Whether a value names a file of media that the sample does not have.
-  bool NamesOther(const element& value) const {
-    std::string_view text;
-    array list;
-    if (value.get(list) == SUCCESS) {
-      return std::any_of(list.begin(), list.end(), [this](const element& item) {
-        return NamesOther(item);
-      });
-    }
-    if (value.get(text) != SUCCESS || !NamesMedia(View(text)) ||
-        absl::StrContains(View(text), "://")) {
-      return false;
-    }
-    return std::none_of(media_.paths.begin(), media_.paths.end(),
-                        [&text](absl::string_view path) {
-                          return IsSameFile(path, View(text));
-                        });
   }
 
   const MediaOfSample& media_;

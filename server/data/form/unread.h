@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_DATA_FORM_UNREAD_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ namespace ballast {
 enum class KeyUse { kUnread, kWithin, kRead };
 using GetKeyUse = std::function<KeyUse(const std::string& path)>;
 
+// The kind of a record with a key that the form does not read.
+inline constexpr char kFormKeyUnread[] = "a key that the form does not read";
+
 // Errors: a data fault that names the key, what it was taken for, and the two
 // lines that settle it.
 struct MediaOfSample {
@@ -29,6 +33,8 @@ struct MediaOfSample {
   // …unless these are the paths of all that it has, and the name is another.
   std::vector<absl::string_view> paths = {};
   bool any_video = false;  // or audio
+  // The text of a form's question; its options may stand in it.
+  std::optional<std::string> question = {};
 };
 absl::Status CheckEveryKey(const simdjson::dom::object& root,
                            const MediaOfSample& media, const GetKeyUse& use);

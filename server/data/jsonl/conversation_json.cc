@@ -532,10 +532,18 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
         "mark `<video>` in a sample without a video; name its file by a key "
         "`video`");
   }
-  BALLAST_RETURN_IF_ERROR(CheckUnreadKeys(json, root,
-                                          !sample.images.empty() ||
-                                              !sample.videos.empty() ||
-                                              !sample.clips.empty()));
+  std::vector<absl::string_view> paths(sample.images.begin(),
+                                       sample.images.end());
+  for (const auto* media : {&sample.videos, &sample.clips}) {
+    for (const JsonVideo& each : *media) {
+      if (!each.path.empty()) paths.push_back(each.path);
+      paths.insert(paths.end(), each.frames.begin(), each.frames.end());
+    }
+  }
+  BALLAST_RETURN_IF_ERROR(CheckUnreadKeys(
+      json, root,
+      !sample.images.empty() || !sample.videos.empty() || !sample.clips.empty(),
+      paths));
   return sample;
 }
 

@@ -62,25 +62,70 @@ constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-// The length of `{"data":` in front of the array of a file, {"data": [{…}, …]};
-// 0 if it is none, also of lines that have such a list each.
-size_t WrapperLength(absl::string_view head) {
-  const size_t whole = head.size();
-  for (const absl::string_view name :
-       {"data", "samples", "examples", "instances", "rows", "train"}) {
-    absl::string_view left = head;
-    const auto skip = [&left](absl::string_view text) {
-      left = absl::StripLeadingAsciiWhitespace(left);
-      return absl::ConsumePrefix(&left, text);
-    };
-    if (!skip("{") || !skip(absl::StrCat("\"", name, "\"")) || !skip(":")) {
-      continue;
+constexpr uint64_t kHead = 4096;
+
+bool Skip(absl::string_view text, absl::string_view* left) {
+  *left = absl::StripLeadingAsciiWhitespace(*left);
+  return absl::ConsumePrefix(left, text);
+}
+
+// Removes a text, a number or an object from the beginning of `left`.
+bool SkipValue(absl::string_view* left) {
+  *left = absl::StripLeadingAsciiWhitespace(*left);
+  int depth = 0;
+  bool is_text = false;
+  for (size_t i = 0; i < left->size(); ++i) {
+    const char c = (*left)[i];
+    if (c == '\\' && is_text) {
+      ++i;
+    } else if (c == '"') {
+      is_text = !is_text;
+    } else if (!is_text) {
+      if (c == '[') return false;
+      if (depth == 0 && (c == ',' || c == '}')) {
+        left->remove_prefix(i);
+        return true;
+      }
+      depth += c == '{' ? 1 : c == '}' ? -1 : 0;
     }
-    const size_t length = whole - left.size();
-    if (!skip("[") || !skip("{")) continue;
-    const bool has_lines =
-        absl::StrContains(left, absl::StrCat("\n{\"", name, "\""));
-    return has_lines ? 0 : length;
+  }
+  return false;
+}
+
+// The length of `{"version": 1, "data":` in front of the array of a file,
+// {"version": 1, "data": [{…}, …]}; 0 if it is none, also of lines that have
+// such a list each. In front of the list may be what describes it.
+size_t WrapperLength(absl::string_view head) {
+  constexpr absl::string_view kLists[] = {"data",      "samples", "examples",
+                                          "instances", "rows",    "train"};
+  constexpr absl::string_view kFacts[] = {
+      "version",         "info",        "dataset_type",
+      "dataset_name",    "name",        "license",
+      "dataset_version", "description", "split",
+      "metadata",        "meta"};
+  const auto is_among = [](absl::string_view name, const auto& list) {
+    return std::find(std::begin(list), std::end(list), name) != std::end(list);
+  };
+  head = head.substr(0, kHead);
+  absl::string_view left = head;
+  if (!Skip("{", &left)) return 0;
+  absl::string_view first;
+  while (Skip("\"", &left)) {
+    const size_t end = std::min(left.find('"'), left.size());
+    const absl::string_view name = left.substr(0, end);
+    if (first.empty()) first = name;
+    left.remove_prefix(end);
+    if (!Skip("\"", &left) || !Skip(":", &left)) return 0;
+    if (is_among(name, kLists)) {
+      const size_t length = head.size() - left.size();
+      if (!Skip("[", &left) || !Skip("{", &left)) return 0;
+      return absl::StrContains(left, absl::StrCat("\n{\"", first, "\""))
+                 ? 0
+                 : length;
+    }
+    if (!is_among(name, kFacts) || !SkipValue(&left) || !Skip(",", &left)) {
+      return 0;
+    }
   }
   return 0;
 }
@@ -88,7 +133,6 @@ size_t WrapperLength(absl::string_view head) {
 }  // namespace
 
 absl::StatusOr<bool> IsJsonArray(const File& file) {
-  constexpr uint64_t kHead = 4096;
   BALLAST_ASSIGN_OR_RETURN(
       const std::string head,
       file.ReadAt(0, std::min<uint64_t>(kHead, file.stamp().size)));

@@ -51,17 +51,58 @@ constexpr absl::string_view kMediaWords[] = {
     "gif",   "pixel",  "pixels", "video", "videos",  "audio",    "audios"};
 
 // Words of facts about media: their values are no media.
-constexpr absl::string_view kFactWords[] = {
-    "id",         "ids",      "num",        "number",  "count",
-    "counts",     "width",    "height",     "size",    "sizes",
-    "caption",    "captions", "text",       "texts",   "description",
-    "license",    "hash",     "phash",      "md",      "sha",
-    "score",      "scores",   "index",      "idx",     "type",
-    "format",     "mode",     "source",     "dataset", "split",
-    "label",      "labels",   "category",   "title",   "alt",
-    "tag",        "tags",     "info",       "meta",    "metadata",
-    "duration",   "fps",      "similarity", "quality", "correspondence",
-    "dependency", "rating",   "ratings",    "min",     "max"};
+constexpr absl::string_view kFactWords[] = {"id",
+                                            "ids",
+                                            "num",
+                                            "number",
+                                            "count",
+                                            "counts",
+                                            "width",
+                                            "height",
+                                            "size",
+                                            "sizes",
+                                            "caption",
+                                            "captions",
+                                            "text",
+                                            "texts",
+                                            "description",
+                                            "license",
+                                            "hash",
+                                            "phash",
+                                            "md",
+                                            "sha",
+                                            "score",
+                                            "scores",
+                                            "index",
+                                            "idx",
+                                            "type",
+                                            "format",
+                                            "mode",
+                                            "source",
+                                            "dataset",
+                                            "split",
+                                            "label",
+                                            "labels",
+                                            "category",
+                                            "title",
+                                            "alt",
+                                            "class",
+                                            "classes",
+                                            "tag",
+                                            "tags",
+                                            "info",
+                                            "meta",
+                                            "metadata",
+                                            "duration",
+                                            "fps",
+                                            "similarity",
+                                            "quality",
+                                            "correspondence",
+                                            "dependency",
+                                            "rating",
+                                            "ratings",
+                                            "min",
+                                            "max"};
 
 constexpr absl::string_view kPictureWords[] = {
     "width", "height",    "phash",     "similarity", "faces", "face",
@@ -73,6 +114,11 @@ constexpr absl::string_view kValueMarks[] = {"<bbox>", "<ref-object>",
 constexpr absl::string_view kValueKeys[] = {
     "objects",    "bbox",       "bboxes", "boxes",  "ref",
     "ref-object", "ref_object", "region", "regions"};
+
+// Words of pictures that belong to another.
+constexpr absl::string_view kMapWords[] = {"depth",  "mask",         "masks",
+                                           "sketch", "segmentation", "heatmap",
+                                           "normal", "thermal",      "frames"};
 
 constexpr absl::string_view kTurnKeys[] = {"messages", "conversations",
                                            "conversation"};
@@ -191,8 +237,9 @@ absl::Status CheckLostMedia(const object& root) {
     if (IsMediaKey(View(key))) {
       return LostMedia(View(key), "seems to hold media or their addresses");
     }
-    if (IsAddressKey(View(key)) && absl::StrContains(text, "://") &&
-        (describes_picture || IsMediaAddress(text))) {
+    if (IsMediaAddress(text) ||
+        (IsAddressKey(View(key)) && absl::StrContains(text, "://") &&
+         describes_picture)) {
       return LostMedia(
           View(key),
           absl::StrCat("has the address of a picture, ", Printable(text),
@@ -206,13 +253,61 @@ absl::Status CheckLostMedia(const object& root) {
   return absl::OkStatus();
 }
 
+// Qwen-VL's images within its texts, `<img>a.jpg</img>`.
+absl::Status CheckNamedInTexts(absl::string_view json) {
+  constexpr absl::string_view kBegin = "<img>";
+  constexpr absl::string_view kEnd = "<";
+  for (size_t at = json.find(kBegin); at != json.npos;
+       at = json.find(kBegin, at + 1)) {
+    absl::string_view name = json.substr(at + kBegin.size());
+    const size_t end = name.find(kEnd);
+    name = name.substr(0, std::min(end, name.size()));
+    if (end == name.npos || (!NamesMedia(name) && !IsMediaAddress(name))) {
+      continue;
+    }
+    return OfKind(
+        DataFaultError(absl::StrCat(
+            "a text names an image, <img>", Printable(name),
+            "</img>, whose name would be learnt as text; write `form: chat` "
+            "into the source, which reads it")),
+        "image named within a text");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOtherMedia(const object& root,
+                             const std::vector<absl::string_view>& paths) {
+  constexpr absl::string_view kRead[] = {
+      "image", "images", "video", "videos", "audio", "audios", "image_info"};
+  for (const auto& [key, value] : root) {
+    if (IsAmong(View(key), kRead) || IsTextKey(View(key)) ||
+        !NamesOtherMedia(View(key), value, paths)) {
+      continue;
+    }
+    return OfKind(
+        DataFaultError(absl::StrCat(
+            "key `", Printable(View(key)),
+            "` names a file that is none of the "
+            "sample's, ",
+            Printable(FirstText(value)),
+            ", and is not read; write `form: {name: chat, images: [image, ",
+            Printable(View(key)),
+            "]}` into the source to read it, or `form: "
+            "{name: chat, ignore: ",
+            Printable(View(key)), "}`")),
+        "media under a key that is not read");
+  }
+  return absl::OkStatus();
+}
+
 // Whether the text may hold a mark of a value, or a verdict. JSON may spell any
 // letter otherwise.
 bool MayHaveOthers(absl::string_view json) {
   const auto holds = [json](absl::string_view text) {
     return absl::StrContains(json, text);
   };
-  return holds("\\u00") || holds("\"label\"") || holds("\"kto_tag\"") ||
+  return holds("\\u00") || holds("<img>") || holds("\"label\"") ||
+         holds("\"kto_tag\"") ||
          std::any_of(std::begin(kValueMarks), std::end(kValueMarks), holds);
 }
 
@@ -239,11 +334,41 @@ bool IsAddressKey(absl::string_view name) {
   return lower == "url" || lower == "urls" || lower == "uri" || lower == "link";
 }
 
+bool IsPictureId(absl::string_view name) {
+  const std::vector<std::string> words = WordsOf(name);
+  constexpr absl::string_view kPictures[] = {"image", "img", "picture", "photo",
+                                             "coco"};
+  return words.size() == 2 && words[1] == "id" && IsAmong(words[0], kPictures);
+}
+
 bool IsMediaAddress(absl::string_view address) {
   const size_t begin = address.find("://");
   if (begin == address.npos) return false;
   const absl::string_view path = address.substr(begin + 3);
+  if (path.find_first_of(" \n") != path.npos) return false;
   return NamesMedia(path.substr(0, path.find_first_of("?#")));
+}
+
+bool NamesOtherMedia(absl::string_view key, const element& value,
+                     const std::vector<absl::string_view>& paths) {
+  std::string_view text;
+  array list;
+  if (paths.empty()) return false;
+  if (value.get(list) == SUCCESS) {
+    return std::any_of(list.begin(), list.end(), [&](const element& item) {
+      return NamesOtherMedia(key, item, paths);
+    });
+  }
+  if (value.get(text) != SUCCESS || !NamesMedia(View(text))) return false;
+  const std::vector<std::string> words = WordsOf(key);
+  const bool is_map = std::any_of(
+      words.begin(), words.end(),
+      [](const std::string& word) { return IsAmong(word, kMapWords); });
+  return (is_map || IsMediaKey(key)) &&
+         std::none_of(paths.begin(), paths.end(),
+                      [&text](absl::string_view path) {
+                        return IsSameFile(path, View(text));
+                      });
 }
 
 bool IsVerdict(absl::string_view name) {
@@ -260,16 +385,18 @@ absl::Status CheckUnreadKeys(absl::string_view json, bool has_media) {
   if (parser.parse(text.data(), text.size()).get(root) != SUCCESS) {
     return absl::OkStatus();
   }
-  return CheckUnreadKeys(json, root, has_media);
+  return CheckUnreadKeys(json, root, has_media, {});
 }
 
 absl::Status CheckUnreadKeys(absl::string_view json, const object& root,
-                             bool has_media) {
+                             bool has_media,
+                             const std::vector<absl::string_view>& paths) {
   if (MayHaveOthers(json)) {
+    BALLAST_RETURN_IF_ERROR(CheckNamedInTexts(json));
     BALLAST_RETURN_IF_ERROR(CheckVerdicts(root));
     BALLAST_RETURN_IF_ERROR(CheckValueMarks(json, root));
   }
-  return has_media ? absl::OkStatus() : CheckLostMedia(root);
+  return has_media ? CheckOtherMedia(root, paths) : CheckLostMedia(root);
 }
 
 }  // namespace ballast

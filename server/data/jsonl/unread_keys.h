@@ -1,13 +1,16 @@
 #ifndef BALLAST_SERVER_DATA_JSONL_UNREAD_KEYS_H_
 #define BALLAST_SERVER_DATA_JSONL_UNREAD_KEYS_H_
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 // Its header takes a second to read.
 namespace simdjson::dom {
+class element;
 class object;
-}
+}  // namespace simdjson::dom
 
 namespace ballast {
 
@@ -27,6 +30,9 @@ bool DescribesPicture(absl::string_view name);
 // Whether it holds an address: `url`, `URL`, `uri`, `link`.
 bool IsAddressKey(absl::string_view name);
 
+// Whether it says by a number which picture is meant: `image_id`, `imageId`.
+bool IsPictureId(absl::string_view name);
+
 // Whether an address is that of a file of media, by the ending of its path.
 bool IsMediaAddress(absl::string_view address);
 
@@ -40,9 +46,16 @@ bool IsVerdict(absl::string_view name);
 // if `json` is no object.
 absl::Status CheckUnreadKeys(absl::string_view json, bool has_media);
 
-// The same of the object `root` that `json` is.
+// The same of the object `root` that `json` is; `paths`: of all media that the
+// sample has. Also a key of media, or of maps of one, that names another file.
 absl::Status CheckUnreadKeys(absl::string_view json,
-                             const simdjson::dom::object& root, bool has_media);
+                             const simdjson::dom::object& root, bool has_media,
+                             const std::vector<absl::string_view>& paths);
+
+// Whether a key of media, or of maps such as `depth`, names a file that is none
+// of `paths`, the media of the sample; false if these are none.
+bool NamesOtherMedia(absl::string_view key, const simdjson::dom::element& value,
+                     const std::vector<absl::string_view>& paths);
 
 }  // namespace ballast
 

@@ -596,7 +596,7 @@ class InitTest(tools.ToolTest):
         with open(folder + "/info.json", "w", encoding="utf-8") as file:
             json.dump([{"version": 1}], file)
         self.lines(folder + "/prompts.jsonl", [{"first": "a", "second": "b"}])
-        missing = [dict(row, image=["no/such.jpg"]) for row in rows]
+        missing = [dict(row, image=["no/such.jpg"] * len(row["image"])) for row in rows]
         self.lines(folder + "/missing.jsonl", missing)
         said = self.ok("ballast-server", "init", folder, "--out", folder + "/ballast.yaml")
         self.assertIn("left out info.json", said)

@@ -12,6 +12,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/data/form/forms.h"
+#include "server/data/form/unread.h"
 #include "server/sample/data_fault.h"
 
 namespace ballast {
@@ -52,11 +53,17 @@ std::string Turns(const absl::StatusOr<FormSample>& made) {
     all = absl::StrCat("document: ", made->sample.text);
   } else {
     const Json json = Json::parse(made->sample.text);
-    for (const Json& turn : json["messages"]) {
-      absl::StrAppend(
-          &all, all.empty() ? "" : " | ", turn["role"].get<std::string>(), ": ",
-          turn["content"].is_string() ? turn["content"].get<std::string>()
-                                      : turn["content"].dump());
+    for (const char* key : {"messages", "conversations", "conversation"}) {
+      for (const Json& turn : json.value(key, Json::array())) {
+        const bool is_share = turn.contains("from");
+        std::string role = turn[is_share ? "from" : "role"];
+        if (role == "human") role = "user";
+        if (role == "gpt") role = "assistant";
+        const Json& said = turn[is_share ? "value" : "content"];
+        absl::StrAppend(
+            &all, all.empty() ? "" : " | ", role, ": ",
+            said.is_string() ? said.get<std::string>() : said.dump());
+      }
     }
   }
   for (const CookedSample::Medium& image : made->sample.images) {
@@ -98,6 +105,44 @@ TEST(FormTest, ReadsEachFormOfTheFolder) {
           [{"role": "user", "content": "<image_2> and <image_1>"},
            {"role": "assistant", "content": "Red."}]})",
        "user: <image> and <image> | assistant: Red. [b.jpg] [a.jpg]"},
+      // Qwen-VL's: the texts name the images.
+      {"chat",
+       R"({"conversations": [{"from": "user", "value":
+          "Picture 1: <img>a/b.jpg</img>\nPicture 2: <img>c.png</img>\nBoth?"},
+          {"from": "assistant", "value": "Red, as <img> says."}]})",
+       "user: Picture 1: <image>\nPicture 2: <image>\nBoth? | assistant: Red, "
+       "as <img> says. [a/b.jpg] [c.png]"},
+      // DeepSeek-VL's: the turns have the images.
+      {"chat",
+       R"({"conversation": [{"role": "User", "content": "<image_placeholder>A?",
+          "images": ["a.jpg"]}, {"role": "Assistant", "content": "Red."},
+          {"role": "User", "content": "<image_placeholder>B?",
+          "images": ["b.jpg"]}, {"role": "Assistant", "content": "Blue."}]})",
+       "user: <image>A? | assistant: Red. | user: <image>B? | assistant: Blue. "
+       "[a.jpg] [b.jpg]"},
+      // The Cauldron's, as lines: pairs have no marks.
+      {"chat",
+       R"({"images": ["a.jpg"], "texts": [{"user": "What?", "assistant": "Red.",
+          "source": "x"}]})",
+       "user: <image>What? | assistant: Red. [a.jpg]"},
+      // VQAv2's and COCO's.
+      {"question_answer",
+       R"({"image": "a.jpg", "question": "What?", "answers":
+          [{"answer": "red", "answer_confidence": "yes"}, {"answer": "pink"}]})",
+       "user: <image>What? | assistant: red [a.jpg]"},
+      {"question_answer",
+       R"({"image": "a.jpg", "question": "What?", "answers": [{"answer": "pink"}],
+          "multiple_choice_answer": "red"})",
+       "user: <image>What? | assistant: red [a.jpg]"},
+      {"question_answer",
+       R"({"image": "a.jpg", "question": "Which?\nA. cat\nB. dog", "answer": "B",
+          "choices": ["cat", "dog"], "options": "[]"})",
+       "user: <image>Which?\nA. cat\nB. dog | assistant: B [a.jpg]"},
+      {"caption", R"({"image": "a.jpg", "sentences": [{"raw": "one"}]})",
+       "document: <image>one [a.jpg]"},
+      {"alpaca",
+       R"({"instruction": "Describe", "context": "it", "response": "Red."})",
+       "user: Describe\nit | assistant: Red."},
       {"alpaca",
        R"({"instruction": "Describe", "input": "it", "output": "Red.", "images": ["a.jpg"],
           "history": [["Q", "A"]]})",
@@ -148,6 +193,50 @@ TEST(FormTest, ReadsImagesInEverySpelling) {
                      value, R"(}]}, {"role": "assistant", "content": "A"}]})"));
     EXPECT_THAT(Turns(part), HasSubstr(image)) << value;
   }
+}
+
+// What the format's own reading takes as it is stays as it is, byte by byte.
+TEST(FormTest, PassesOnWhatTheFormatReadsItself) {
+  const std::string own =
+      R"({"id": 1, "image": "a.jpg", "conversations": [{"from": "human",  "value":
+      "<image>\nWhat \u00e9?"}, {"from": "gpt", "value": "1 < 2"}]})";
+  const auto made = ReadLine(Named("chat"), own);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(made->sample.text, own);
+  EXPECT_EQ(Turns(made).substr(Turns(made).size() - 7), "[a.jpg]");
+  // Each of these is said otherwise, or by other keys.
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"human", "User"},
+           {"<image>\\n", "<image_placeholder>"},
+           {"\"id\": 1", "\"system\": \"S\""},
+           {"\"from\": \"human\",", "\"from\": \"human\", \"weight\": 1,"}}) {
+    std::string other = own;
+    other.replace(other.find(from), from.size(), to);
+    const auto written = ReadLine(Named("chat"), other);
+    ASSERT_TRUE(written.ok()) << written.status() << other;
+    EXPECT_THAT(written->sample.text, HasSubstr(R"({"messages":[{"role":")"));
+    EXPECT_THAT(Turns(written), HasSubstr("[a.jpg]")) << other;
+  }
+}
+
+// Calls of tools stand in place of a content (OpenAI's, ms-swift's sets).
+TEST(FormTest, TurnsOfCallsNeedNoContent) {
+  for (const char* content : {R"("content": null, )", ""}) {
+    const auto made =
+        ReadLine(Named("chat"),
+                 absl::StrCat(R"({"messages": [{"role": "User", "content": "Q"},
+            {"role": "assistant", )",
+                              content, R"("tool_calls": [{"id": "1"}]},
+            {"role": "tool", "tool_call_id": "1", "content": "sun"}]})"));
+    ASSERT_TRUE(made.ok()) << made.status();
+    const Json turns = Json::parse(made->sample.text)["messages"];
+    EXPECT_FALSE(turns[1].contains("content"));
+    EXPECT_EQ(turns[1]["tool_calls"], Json::parse(R"([{"id": "1"}])"));
+  }
+  EXPECT_THAT(Turns(ReadLine(Named("chat"), R"({"messages": [{"role": "User",
+      "content": "Q"}, {"role": "assistant", "content": null}]})")),
+              HasSubstr("a turn without a content"));
 }
 
 // Media are parts of the record, by number: none is copied.
@@ -218,6 +307,41 @@ TEST(FormTest, AccountsForEveryKey) {
       "image_id": 5, "id": "x", "width": 9, "objects": null, "rejected": "",
       "mask": []})")
                   .ok());
+}
+
+// An answer chooses from options, and from a picture, that the question names.
+TEST(FormTest, QuestionsHaveWhatTheirAnswersChooseFrom) {
+  const std::string kCulprits[] = {
+      R"("choices": ["cat", "dog"])", R"("options": "['cat', 'dog']")",
+      R"("A": "cat", "B": "dog")", R"("image_id": 5)",
+      R"("original_url": "https://x/a_o.jpg")"};
+  for (const std::string& culprit : kCulprits) {
+    const auto made =
+        ReadLine(Named("question_answer"),
+                 absl::StrCat(R"({"question": "Which?", "answer": "A", )",
+                              culprit, "}"));
+    EXPECT_TRUE(IsDataFault(made.status())) << culprit;
+    const std::string key = culprit.substr(1, culprit.find('"', 1) - 1);
+    EXPECT_THAT(std::string(made.status().message()),
+                AllOf(HasSubstr(absl::StrCat("key `", key)),
+                      HasSubstr(absl::StrCat("form.ignore: ", key))));
+    EXPECT_EQ(GetBadKind(made.status()), kFormKeyUnread);
+  }
+}
+
+// Maps of a picture are pictures of their own; its other names are not.
+TEST(FormTest, RefusesPicturesBesideTheSamplesOwn) {
+  const auto read = [](const char* key) {
+    return ReadLine(Named("question_answer"),
+                    absl::StrCat(R"({"image": "a/b.jpg", "question": "Q",
+                        "answer": "A", )",
+                                 key, "}"))
+        .status();
+  };
+  EXPECT_FALSE(read(R"("depth": "d/b.png")").ok());
+  EXPECT_FALSE(read(R"("image_b": "c.jpg")").ok());
+  EXPECT_EQ(read(R"("image_name": "b.jpg", "depth": "deep", "normal": true)"),
+            absl::OkStatus());
 }
 
 // Pages have an address; pictures without media have only that.
@@ -325,7 +449,7 @@ TEST(FormTest, NamesWhatItDoesNotRead) {
       // Turns and parts.
       {"chat",
        R"({"messages": [{"role": "user", "content": "Q", "image": "a.jpg"}]})",
-       "a turn: key `image`"},
+       "1 image and no mark in the turns"},
       {"chat",
        R"({"messages": [{"role": "user", "content": [{"type": "text",
           "text": "Q", "image": "a.jpg"}]}]})",

@@ -322,6 +322,34 @@ TEST(ConversationJsonTest, RefusesMediaInAKeyThatIsNotRead) {
   }
 }
 
+// A sample with media of its own may have others under a key that is not read,
+// or in its texts, as Qwen-VL's sets.
+TEST(ConversationJsonTest, RefusesMediaBesideItsOwn) {
+  const auto parse = [](absl::string_view keys) {
+    return ParseJsonSample(
+               absl::StrCat(R"({"image": "a/b.jpg", "messages": [{"role":
+                   "user", "content": "<image>Q"}])",
+                            keys, "}"))
+        .status();
+  };
+  EXPECT_EQ(GetBadKind(parse(R"(, "depth": "d/b.png")")),
+            "media under a key that is not read");
+  EXPECT_EQ(GetBadKind(parse(R"(, "image_b": ["c.jpg"])")),
+            "media under a key that is not read");
+  EXPECT_EQ(parse(R"(, "id": "c.jpg", "image_path": "/data/a/b.jpg",
+                  "depth": "deep")"),
+            absl::OkStatus());
+  const auto says = [](absl::string_view text) {
+    return ParseJsonSample(
+               absl::StrCat(R"({"messages": [{"role": "user", "content": ")",
+                            text, R"("}]})"))
+        .status();
+  };
+  EXPECT_EQ(GetBadKind(says("Picture 1: <img>a/b.jpg</img>Q")),
+            "image named within a text");
+  EXPECT_EQ(says("<img> is a tag, <img src='a.jpg'> too"), absl::OkStatus());
+}
+
 TEST(ConversationJsonTest, RefusesAnswersThatAreMarkedAsUndesired) {
   const auto parse = [](absl::string_view keys) {
     return ParseJsonSample(

@@ -120,6 +120,16 @@ TEST_F(ElementReaderTest, ReadsTheListOfAWrapper) {
   EXPECT_FALSE(is_array("{\"data\": [{}]}\n{\"data\": [{}]}\n"));
   EXPECT_FALSE(is_array("{\"data\": [1]}"));
   EXPECT_FALSE(is_array("{\"messages\": [{}]}"));
+  // What describes the list may stand before it; another list may not.
+  const std::string facts =
+      R"({"version": "1, \"x\"", "info": {"a": {"b": "}"}}, )";
+  EXPECT_THAT(Read(facts + R"("data": [{"a": 1}]})"),
+              ElementsAre(HasSubstr("+8 {\"a\": 1}")));
+  EXPECT_TRUE(is_array(facts + "\"data\": [{}]}"));
+  EXPECT_FALSE(is_array(facts + "\"data\": [{}]}\n{\"version\": 2}"));
+  EXPECT_FALSE(is_array("{\"valid\": [{}], \"train\": [{}]}"));
+  EXPECT_FALSE(is_array("{\"id\": 1, \"data\": [{}]}"));
+  EXPECT_FALSE(is_array("{\"version\": [1], \"data\": [{}]}"));
 }
 
 struct Kept {
