@@ -6,7 +6,9 @@ import importlib
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ..errors import FailedPrecondition, InvalidArgument
-from ._arrays import concatenate, dummy_patches, host_values, require_whole
+from ._arrays import concatenate, host_values
+from ._images import dummy_patches
+from ._takes import check
 from ._family_forms import MERGED, PADDED, RASTER, TILES, form_of
 
 #: Arguments of an encoder: the key of a batch for the name of each, or a function from the
@@ -229,7 +231,7 @@ def _order(
                 )
             order += [0] * own + [1] * videos
     else:
-        require_whole(batch, "the order of images and videos")
+        check(batch, "images and their order")
         ids = host_values(batch, "input_ids").reshape(-1)
         kinds = (ids[numpy.isin(ids, tokens)] == tokens[1]).astype(int).tolist()
         taken, place = [0, 0], 0

@@ -6,7 +6,7 @@ from typing import Any, Mapping, Tuple
 
 from ..embeddings import exchange_embeddings
 from ..errors import FailedPrecondition
-from ._arrays import require_no_videos
+from ._takes import check
 
 
 def is_split(batch: Mapping[str, Any]) -> bool:
@@ -29,7 +29,7 @@ class TowerBatch:
                 "megatron_split.Batches"
                 % ("text" if batch.get("pixel_values") is None else "images")
             )
-        require_no_videos(batch, "balance.placement `split` in one process")
+        check(batch, "huggingface_split.SplitPlacement")
         self.batch = batch
         self._stand_in = False
 

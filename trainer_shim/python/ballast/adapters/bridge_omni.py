@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from ..errors import FailedPrecondition, InvalidArgument
-from ._arrays import require_images, require_no_videos, require_paired, require_patches
+from ._takes import check
 from ._encoder_inputs import clips_of, images_of
 from ._layout import Layout
 from .bridge_qwen3_vl import step_rows
@@ -83,11 +83,12 @@ class OmniStep:
         self._rows = micro_batch_size
 
     def __call__(self, batch: Batch) -> Dict[str, Any]:
-        require_images(batch, "the model", audio=self._hears)
-        require_paired(batch)
+        check(batch, "bridge_omni.OmniStep")
+        if not self._hears:
+            check(batch, "bridge_omni.OmniStep", "audio")
         inputs = step_rows(batch, self._pad, self._rows, self._length)
         if batch.get("pixel_values") is not None:
-            require_patches(batch, "the model")
+            check(batch, "bridge_omni.OmniStep", "other forms of pixels")
             images = images_of(batch, dummy=False) or {}
             inputs.update(
                 {key: images[key] for key in ("pixel_values", "image_grid_thw") if key in images}
@@ -95,7 +96,7 @@ class OmniStep:
         grids: Any = batch.get("video_grid_thw")
         if grids is not None and grids.shape[0] > 0:
             if len(batch["pixel_values_videos"].shape) != 2:
-                require_no_videos(batch, "the model")  # tiles
+                check(batch, "bridge_omni.OmniStep", "videos")  # tiles
             inputs["pixel_values_videos"] = batch["pixel_values_videos"]
             inputs["video_grid_thw"] = grids
             inputs["video_second_per_grid"] = batch["second_per_grid_ts"]

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from ..errors import FailedPrecondition
 from . import padded
+from ._takes import check
 from ._layout import Layout
-from .bridge_vlm import one_process, require_ids, visual_inputs
+from .bridge_vlm import one_process, visual_inputs
 
 if TYPE_CHECKING:
     from ..batch import Batch
@@ -73,7 +74,7 @@ class Qwen3VlStep:
 def step_rows(batch: Batch, pad: int, rows: Optional[int], length: Optional[int]) -> Dict[str, Any]:
     """The text of a batch, a sample a row, for steps whose models compute positions. `rows` and
     `length`: `micro_batch_size` and `seq_length` of Qwen3VlStep."""
-    require_ids(batch)
+    check(batch, "bridge_qwen3_vl.step_rows")
     inputs = padded.rows(batch, pad=pad)
     count, width = inputs["input_ids"].shape
     if rows is not None and count != rows:

@@ -5,20 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
 
 from ..errors import FailedPrecondition, InvalidArgument
-from ._arrays import (
-    grids_of_positions,
-    is_padded,
-    is_torch,
-    on_first_stage,
-    refuse_pairs,
-    refuse_shared,
-    require_images,
-    require_no_videos,
-    require_paired,
-    require_patches,
-    require_whole,
-    sequence_bounds,
-)
+from ._arrays import is_padded, is_torch, on_first_stage, sequence_bounds
+from ._images import grids_of_positions
+from ._takes import check
 from ._encoder_inputs import images_of
 from ._layout import Layout
 
@@ -71,12 +60,10 @@ class Vlm:
         self._merge = int(job["merge"])
 
     def __call__(self, batch: Batch) -> Dict[str, Any]:
-        require_ids(batch)
-        refuse_pairs(batch, self._model)
-        refuse_shared(batch, self._model)
+        check(batch, "bridge_vlm.Vlm")
         if self._model == "qwen2_5_vl" or is_padded(batch):
             # Rows are cut by the model itself.
-            require_whole(batch, self._model)
+            check(batch, "bridge_vlm.Vlm", "parts of context ranks")
         inputs: Dict[str, Any] = {
             key: batch.get(key) for key in ("input_ids", "position_ids", "labels", "loss_mask")
         }
@@ -114,14 +101,13 @@ def visual_inputs(
     """The images and videos; on a rank without pixels the sizes of images if `wants_grid`,
     else None. Refuses a first stage without the pixels of its samples."""
     if on_first_stage(batch):
-        require_images(batch, "the model")
-    require_paired(batch)
-    require_patches(batch, "the model")
+        check(batch, "bridge_vlm.Vlm", "audio", "text without its pixels")
+    check(batch, "bridge_vlm.Vlm", "split placement", "other forms of pixels")
     images = images_of(batch, dummy=False) or {}
     videos = {}
     if batch.get("pixel_values_videos") is not None and batch["video_grid_thw"].shape[0] > 0:
         if len(batch["pixel_values_videos"].shape) != 2:
-            require_no_videos(batch, "the model")  # tiles
+            check(batch, "bridge_vlm.Vlm", "videos")  # tiles
         videos = {key: batch.get(key) for key in _VIDEOS}
     if images or videos:
         return VisualInputs(images.get("pixel_values"), images.get("image_grid_thw"), **videos)
@@ -166,11 +152,3 @@ def one_process(layout: Layout, model: str) -> None:
             )
     if model == "qwen2_5_vl" and language is not None:
         language.must_be_one("cp", model, "it computes positions from whole samples")
-
-
-def require_ids(batch: Mapping[str, Any]) -> None:
-    if batch.get("input_ids") is None:
-        raise FailedPrecondition(
-            "the batch has no input_ids; Bridge's Qwen models want them on every pipeline "
-            "stage: Loader(..., needs_input_ids=True)"
-        )

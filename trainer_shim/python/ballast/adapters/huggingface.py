@@ -7,20 +7,9 @@ import warnings
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import FailedPrecondition
-from ._arrays import (
-    concatenate,
-    dummy_patches,
-    from_host,
-    full,
-    host_values,
-    is_torch,
-    refuse_weights,
-    require_images,
-    require_packed,
-    require_paired,
-    require_patches,
-    require_whole,
-)
+from ._arrays import concatenate, from_host, full, host_values, is_torch
+from ._images import dummy_patches
+from ._takes import check
 from .padded import rows
 
 
@@ -96,8 +85,7 @@ def packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
 
 def packed_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """`packed` without the images and videos."""
-    require_packed(batch, "huggingface.packed")
-    require_whole(batch, "huggingface.packed")
+    check(batch, "huggingface.packed")
     ids, positions = batch["input_ids"], batch["position_ids"]
     places, longest = batch["cu_seqlens_padded"], int(batch["max_seqlen"])
     return {
@@ -156,11 +144,7 @@ def unpacked(
         images_per_sample, videos_per_sample: number of images, and of videos, of each
             sample. Default: from the batch.
     """
-    require_packed(batch, "huggingface.unpacked")
-    require_whole(batch, "huggingface.unpacked")
-    require_paired(batch)
-    require_images(batch, "Qwen's model")
-    require_patches(batch, "huggingface.unpacked")
+    check(batch, "huggingface.unpacked")
     if getattr(batch, "dummy_image", False):
         warnings.warn(
             "huggingface.unpacked leaves out a dummy image, so this rank's tower does not run: "
@@ -230,9 +214,9 @@ def _sums(counts: Sequence[int]) -> List[int]:
 def _images(batch: Mapping[str, Any], audio: bool = False) -> Dict[str, Any]:
     """The image arguments, a dummy image's last; empty without images, which these models
     expect. `audio`: the model gets clips, too."""
-    require_paired(batch)
-    require_images(batch, "Qwen's model", audio)
-    require_patches(batch, "Qwen's model")
+    check(batch, "huggingface, images")
+    if not audio:
+        check(batch, "huggingface, images", "audio")
     pixels: Any = batch.get("pixel_values")
     grid: Any = batch.get("image_grid_thw")
     if pixels is None or grid.shape[0] == 0:
@@ -336,7 +320,7 @@ def _moved_right(batch: Mapping[str, Any], labels: Any) -> Any:
     """Moves labels of a batch right, so that labels[i] is for token i itself. The last label
     is dropped; it is never supervised, since no token follows the last. Refuses weights, since
     the models compute their loss by the labels alone."""
-    refuse_weights(batch, "the model's own loss")
+    check(batch, "huggingface, labels")
     return concatenate([full(labels, (labels.shape[0], 1), -100), labels[:, :-1]], 1)
 
 

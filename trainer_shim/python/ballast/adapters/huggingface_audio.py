@@ -20,7 +20,8 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ..errors import FailedPrecondition
 from . import huggingface
-from ._arrays import from_host, full, host_values, require_paired, transposed
+from ._arrays import from_host, full, host_values, transposed
+from ._takes import check
 from .padded import rows
 
 # The encoders of Qwen2-Audio and Voxtral take 30 s, no more and no less.
@@ -68,7 +69,7 @@ def _clips(
     import numpy
 
     if not split:
-        require_paired(batch)
+        check(batch, "huggingface_audio")
     packed: Any = batch.get("input_features")
     if packed is None:
         raise FailedPrecondition(
@@ -171,7 +172,7 @@ def voxtral(batch: Mapping[str, Any]) -> Dict[str, Any]:
     Of clips: `input_features` [chunks, 128, 3000], a chunk for every 30 s.
     """
     inputs = _rows(batch)
-    require_paired(batch)
+    check(batch, "huggingface_audio")
     packed: Any = batch.get("input_features")
     if packed is None or packed.shape[0] % _FRAMES_OF_30_S:
         found = "none" if packed is None else "%d rows" % packed.shape[0]

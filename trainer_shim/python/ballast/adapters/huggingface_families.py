@@ -6,16 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import FailedPrecondition, InvalidArgument, Unimplemented
-from ._arrays import (
-    concatenate,
-    full,
-    host_values,
-    require_images,
-    require_no_videos,
-    require_packed,
-    require_paired,
-    require_whole,
-)
+from ._arrays import concatenate, full, host_values
+from ._takes import check
 from ._family_forms import MERGED, PADDED, RASTER
 from ._family_forms import marked, padded_inputs, raster_inputs, required_form
 from ._profiles import find_profile, model_types, read_profile
@@ -101,8 +93,7 @@ class Family:
         for rows of several samples in which a token's place, rather than its position,
         would scale its attention: from `floor_scale` (8192) tokens on.
         """
-        require_packed(batch, "huggingface_families.packed")
-        require_whole(batch, "huggingface_families.packed")
+        check(batch, "huggingface_families.Family")
         why_not = self._why_not_packed or self._why_not_this_row(batch)
         if why_not:
             raise Unimplemented(
@@ -150,8 +141,7 @@ class Family:
             videos_per_sample: number of videos of each sample, of LLaVA-OneVision alone.
                 Default: from the batch.
         """
-        require_packed(batch, "huggingface_families.unpacked")
-        require_whole(batch, "huggingface_families.unpacked")
+        check(batch, "huggingface_families.Family")
         if videos_per_sample is None:
             videos_per_sample = list(getattr(batch, "videos_per_sample", []))
         if images_per_sample is None:
@@ -229,7 +219,7 @@ class Family:
                 "tower, and say the same"
             )
         if self._profile.videos != "RULE_LLAVA_ONEVISION":
-            require_no_videos(batch, "this adapter")
+            check(batch, "huggingface_families.Family", "videos")
         if self._profile.rule == "RULE_PINPOINTS":
             _require_canvases(self._config, getattr(batch, "image_family", {}))
         return _Images.of(batch, audio)
@@ -386,8 +376,10 @@ class _Images:
 
     @staticmethod
     def of(batch: Mapping[str, Any], audio: bool) -> _Images:
-        require_paired(batch)
-        require_images(batch, "the model", audio)
+        adapter = "huggingface_families.Family"
+        check(batch, adapter, "split placement", "text without its pixels")
+        if not audio:
+            check(batch, adapter, "audio")
         if batch.get("pixel_values") is None:
             return _Images([0], [0])
         grids = host_values(batch, "image_grid_thw").tolist()

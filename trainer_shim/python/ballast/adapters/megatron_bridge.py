@@ -9,20 +9,9 @@ import weakref
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ..errors import FailedPrecondition, InvalidArgument
-from ._arrays import (
-    dummy_patches,
-    host_values,
-    on_first_stage,
-    refuse_pairs,
-    refuse_shared,
-    require_images,
-    require_no_videos,
-    require_paired,
-    require_patches,
-    require_whole,
-    sequence_bounds,
-    where,
-)
+from ._arrays import host_values, on_first_stage, sequence_bounds, where
+from ._images import dummy_patches
+from ._takes import check
 from ._encoder_inputs import Encoders, arguments_of, by_name, clip_arguments, clips_of, images_of
 from ._encoder_inputs import media_tokens, radio, with_videos
 from ._family_forms import MERGED, RASTER, form_of
@@ -177,7 +166,9 @@ class Mimo:
 
     def __call__(self, batch: Batch) -> Dict[str, Any]:
         if self._has_tower and on_first_stage(batch):
-            require_images(batch, _CONSUMER, audio=batch.get("input_features") is not None)
+            check(batch, "megatron_bridge.Mimo", "text without its pixels")
+            if batch.get("input_features") is None:
+                check(batch, "megatron_bridge.Mimo", "audio")
         clips = getattr(getattr(batch, "totals", None), "clips", 0)
         if clips and not self._hears:
             raise FailedPrecondition(
@@ -280,10 +271,9 @@ def _inputs(
     move between the modules by the batch's plan."""
     if dummy_image not in _DUMMY:
         raise InvalidArgument('dummy_image: found %r; wanted "zero" or "drop"' % (dummy_image,))
-    refuse_pairs(batch, _CONSUMER)
-    refuse_shared(batch, _CONSUMER)
+    check(batch, "megatron_bridge.Mimo")
     if batch.get("position_ids") is not None:
-        require_whole(batch, _CONSUMER)
+        check(batch, "megatron_bridge.Mimo", "parts of context ranks")
     inputs: Dict[str, Any] = {
         key: batch.get(key) for key in ("input_ids", "position_ids", "labels", "loss_mask")
     }
@@ -296,7 +286,7 @@ def _inputs(
                 'dummy_image: found "drop" with balance.placement `split`; wanted "zero": every '
                 "rank runs its tower, since others wait for its part of the exchange"
             )
-        require_patches(batch, "balance.placement `split`")
+        check(batch, "megatron_bridge.Mimo", "other forms of pixels")
         tower = TowerBatch(batch)
         fields = [arguments_of(batch, each) for each in by_name(encoders).values()]
         values, grid = (
@@ -307,10 +297,10 @@ def _inputs(
         inputs["modality_inputs"] = {modality: dict(zip(by_name(encoders), fields))}
         return inputs
     if not apart:
-        require_paired(batch)
+        check(batch, "megatron_bridge.Mimo", "split placement")
     found = images_of(batch, dummy=dummy_image == "zero")
     if videos is None:
-        require_no_videos(batch, "the model")
+        check(batch, "megatron_bridge.Mimo", "videos")
     else:
         merge, (image, video) = videos
         found = with_videos(found, batch, merge, (image, video), split=apart)

@@ -6,17 +6,8 @@ import inspect
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ..errors import FailedPrecondition, InvalidArgument
-from ._arrays import (
-    from_host,
-    host_values,
-    is_padded,
-    pack_share,
-    refuse_pairs,
-    require_images,
-    require_packed,
-    sequence_bounds,
-    where,
-)
+from ._arrays import from_host, host_values, is_padded, pack_share, sequence_bounds, where
+from ._takes import check
 
 Inputs = Tuple[Any, Any, Any, None, Any, Any, Any]
 _KEYS = ("input_ids", "labels", "loss_mask", "position_ids")
@@ -43,7 +34,7 @@ def packed_seq_params(
             with multi-token prediction, which takes its targets at the bounds of
             `cu_seqlens_q` (Megatron-Core 0.19.2): with padding they are other tokens.
     """
-    require_packed(batch, "the path for packed sequences")
+    check(batch, "megatron_core.packed_seq_params")
     return _params(_packed_fields(batch, cls, padded_only), cls)
 
 
@@ -164,8 +155,7 @@ def context_batches(
         images: of this batch; its `put` is for the pass that was given last.
     """
     consumer = "megatron_core.context_batches"
-    refuse_pairs(batch, consumer)
-    require_images(batch, consumer)
+    check(batch, consumer)
     share = pack_share(batch)
     if share is None or is_padded(batch):
         raise FailedPrecondition(

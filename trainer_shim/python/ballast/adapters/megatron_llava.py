@@ -5,14 +5,8 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from ..errors import InvalidArgument
-from ._arrays import (
-    from_host,
-    host_values,
-    is_padded,
-    require_packed,
-    require_paired,
-    require_whole,
-)
+from ._arrays import from_host, host_values, is_padded
+from ._takes import check
 from . import padded
 from .megatron_core import packed_seq_params
 
@@ -66,8 +60,7 @@ def forward_inputs(
             batch, image_token=image_token, tokens_per_tile=tokens_per_tile,
             image_token_index=image_token_index,
         )  # fmt: skip
-    require_packed(batch, "megatron_llava.forward_inputs")
-    require_whole(batch, "LLaVAModel")
+    check(batch, "megatron_llava.forward_inputs")
     fields = {key: batch[key] for key in _FIELDS}
     inputs = _collapsed(batch, fields, image_token, tokens_per_tile, image_token_index, 0, True)
     inputs["packed_seq_params"] = packed_seq_params(batch, cls)
@@ -154,7 +147,7 @@ def _tiles(batch: Mapping[str, Any], runs: Any, tokens_per_tile: int) -> Tuple[A
     """The tiles of a batch without a dummy image's, and their number in each run."""
     import numpy
 
-    require_paired(batch)
+    check(batch, "megatron_llava.forward_inputs", "split placement")
     pixels: Any = batch.get("pixel_values")
     if pixels is None or len(pixels.shape) != 4:
         raise InvalidArgument(

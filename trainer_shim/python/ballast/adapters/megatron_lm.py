@@ -9,7 +9,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from .._arguments import is_encoder
 from ..connection import Connection, Servers
 from ..errors import FailedPrecondition, InvalidArgument
-from ._arrays import is_padded, real_images, refuse_pairs, refuse_shared, require_images
+from ._arrays import is_padded
+from ._images import real_images
+from ._takes import check
 from .bridge_iterators import Modules, counted, iterator_of, place_of
 from .bridge_vlm import host_number
 from .megatron_bridge import Mimo, radio
@@ -31,9 +33,7 @@ def batch_list(batch: Mapping[str, Any]) -> List[Any]:
     Raises InvalidArgument for a batch with images, which the list cannot hold, and
     FailedPrecondition for one of samples with images whose loader has no pixels.
     """
-    refuse_pairs(batch, "pretrain_gpt.py")
-    refuse_shared(batch, "pretrain_gpt.py")
-    require_images(batch, "pretrain_gpt.py")
+    check(batch, "megatron_lm.batch_list")
     found = real_images(batch)
     if found is not None:
         raise InvalidArgument(

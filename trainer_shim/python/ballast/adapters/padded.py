@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Optional
 
 from ..errors import InvalidArgument
-from ._arrays import from_host, host_values, is_padded, refuse_pairs, require_whole, where
+from ._arrays import from_host, host_values, is_padded, where
+from ._takes import check
 
 
 def rows(
@@ -29,7 +30,7 @@ def rows(
     Args:
         length: S. Default: the longest sample's length, rounded up to `multiple`.
     """
-    refuse_pairs(batch, "a trainer that learns every label")
+    check(batch, "padded.rows")
     return rows_of(batch, pad=pad, length=length, multiple=multiple)
 
 
@@ -39,7 +40,7 @@ def rows_of(
     """`rows`, with a row for each sequence of a preference pair."""
     import numpy
 
-    require_whole(batch, "a padded batch")
+    check(batch, "padded.rows_of")
     if is_padded(batch):
         return _rows_of_the_loader(batch, length, multiple)
     places = host_values(batch, "cu_seqlens_padded")[:-1].astype(numpy.int64)

@@ -5,19 +5,9 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Optional
 
 from ..errors import FailedPrecondition
-from ._arrays import (
-    concatenate,
-    dummy_patches,
-    from_host,
-    full,
-    host_values,
-    refuse_weights,
-    require_images,
-    require_no_videos,
-    require_paired,
-    require_patches,
-    where,
-)
+from ._arrays import concatenate, from_host, full, host_values, where
+from ._images import dummy_patches
+from ._takes import check
 from .padded import rows_of
 
 
@@ -51,9 +41,7 @@ def rows(
     """
     import numpy
 
-    require_paired(batch)
-    refuse_weights(batch, "the trainer's completion_mask")
-    require_no_videos(batch, "preferences.rows")
+    check(batch, "preferences.rows")
     if batch.get("pair") is None or (host_values(batch, "pair") < 0).any():
         raise FailedPrecondition(
             "pair: found samples that are no preference pairs; preferences.rows takes pairs "
@@ -93,8 +81,7 @@ def _ones(condition: Any, like: Any) -> Any:
 def _images_twice(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """The images of the rows: once for the chosen answers and once for the rejected ones,
     both in the order of the samples."""
-    require_images(batch, "preferences.rows")
-    require_patches(batch, "preferences.rows")
+    check(batch, "preferences.rows", "audio", "text without its pixels", "other forms of pixels")
     pixels: Any = batch.get("pixel_values")
     if pixels is None:
         return {}
