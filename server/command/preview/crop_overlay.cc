@@ -101,7 +101,8 @@ std::string Dump(const Json& json) {
 }
 
 Json CropJson(const SampleView::Crop& crop) {
-  Json json = {{"width", crop.width},
+  Json json = {{"kind", MediumName(crop.kind)},
+               {"width", crop.width},
                {"height", crop.height},
                {"grid_w", crop.grid_w},
                {"grid_h", crop.grid_h}};
@@ -110,32 +111,25 @@ Json CropJson(const SampleView::Crop& crop) {
     json["frame"] = crop.frame->number;
     json["seconds"] = crop.frame->seconds;
   }
+  if (crop.kind == MediumKind::kAudio) json["frames"] = crop.frames;
   return json;
 }
 
-Json ImageJson(const SampleView::Image& image) {
-  if (!image.fault.empty()) {
-    return {{"bytes", image.bytes}, {"fault", image.fault}};
+Json StoredJson(const SampleView::Stored& stored) {
+  Json json = {{"kind", MediumName(stored.kind)}, {"bytes", stored.bytes}};
+  if (!stored.fault.empty()) {
+    json["fault"] = stored.fault;
+    return json;
   }
-  return {{"width", image.header.width},
-          {"height", image.header.height},
-          {"format", ImageFormatName(image.header.format)},
-          {"bytes", image.bytes}};
+  json.update({{"format", stored.format},
+               {"width", stored.width},
+               {"height", stored.height},
+               {"frames", stored.frames},
+               {"rate", stored.rate}});
+  return json;
 }
 
 }  // namespace
-
-const char* ImageFormatName(ImageFormat format) {
-  switch (format) {
-    case ImageFormat::kJpeg:
-      return "jpeg";
-    case ImageFormat::kPng:
-      return "png";
-    case ImageFormat::kWebp:
-      return "webp";
-  }
-  return "";
-}
 
 std::string JobJson(const OpenedJob& job) {
   Json splits = Json::array();
@@ -181,10 +175,8 @@ std::string ViewJson(const SampleView& view) {
                {"cooked", view.cooked},
                {"fault", view.fault.empty() ? Json(nullptr) : Json(view.fault)},
                {"modules", Json::array()},
-               {"images", Json::array()},
-               {"videos", Json::array()},
+               {"media", Json::array()},
                {"crops", Json::array()},
-               {"clips", Json::array()},
                {"runs", Json::array()}};
   for (const SampleView::Share& share : view.shares) {
     json["modules"].push_back({{"module", ModuleName(share.module)},
@@ -192,33 +184,21 @@ std::string ViewJson(const SampleView& view) {
                                {"reader", share.reader},
                                {"owner", share.owner}});
   }
-  for (const SampleView::Image& image : view.images) {
-    json["images"].push_back(ImageJson(image));
+  for (const SampleView::Stored& stored : view.media) {
+    json["media"].push_back(StoredJson(stored));
   }
   for (const SampleView::Crop& crop : view.crops) {
     json["crops"].push_back(CropJson(crop));
   }
-  for (const SampleView::Clip& clip : view.clips) {
-    json["clips"].push_back({{"frames", clip.frames},
-                             {"width", clip.width},
-                             {"height", clip.height}});
-  }
-  for (const SampleView::Video& video : view.videos) {
-    json["videos"].push_back({{"width", video.width},
-                              {"height", video.height},
-                              {"frames", video.frames},
-                              {"fps", video.fps},
-                              {"codec", video.codec}});
-  }
   for (const TokenRun& run : view.runs) {
-    json["runs"].push_back({{"first", run.first},
-                            {"tokens", run.tokens},
-                            {"image", run.image},
-                            {"video", run.video},
-                            {"audio", run.audio},
-                            {"supervised", run.supervised},
-                            {"rejected", run.rejected},
-                            {"text", run.text}});
+    json["runs"].push_back(
+        {{"first", run.first},
+         {"tokens", run.tokens},
+         {"medium", run.medium.has_value() ? Json(MediumName(*run.medium))
+                                           : Json(nullptr)},
+         {"supervised", run.supervised},
+         {"rejected", run.rejected},
+         {"text", run.text}});
   }
   return Dump(json);
 }

@@ -34,9 +34,6 @@ std::vector<CropPlace> PlacesOfCrops(const ImagePlan& plan);
 absl::StatusOr<RgbImage> DrawCropsOn(RgbImage image, const ModelImages& model,
                                      const SampleImages& images, size_t i);
 
-// "jpeg", "png" or "webp".
-const char* ImageFormatName(ImageFormat format);
-
 // The preview page's data, one JSON object each. Bytes that are not UTF-8
 // become U+FFFD.
 

@@ -74,40 +74,53 @@ function patchGrid(crop) {
   }
   return svg;
 }
+// What each kind of media is: as stored, and as an encoder takes it.
+const kinds = {
+  image: {
+    stored: image => `${image.width} × ${image.height} px, ${image.format.toUpperCase()}, ${bytes(image.bytes)} `,
+    taken: crop => `${crop.width} × ${crop.height} px, ${crop.grid_w} × ${crop.grid_h} patches`,
+    links: (place, i) => [
+      el('a', {href: '/api/image?' + query({...place, image: i}), target: '_blank', rel: 'noopener'}, 'open'), ' ',
+      el('a', {href: '/api/crops?' + query({...place, image: i}), target: '_blank', rel: 'noopener'}, 'with its crops')],
+  },
+  video: {
+    stored: video => `${video.width} × ${video.height} px, ${grouped(video.frames)} frames, ${video.rate.toFixed(2)} a second, ${video.format}`,
+    taken: crop => `video ${crop.video}, frame ${grouped(crop.frame)}, ${crop.seconds.toFixed(2)} s: ${kinds.image.taken(crop)}`,
+    links: () => [],
+  },
+  audio: {
+    stored: audio => `${(audio.frames / audio.rate).toFixed(2)} s, ${grouped(audio.rate)} samples a second, ${audio.format}`,
+    taken: (crop, i) => `audio ${i}: ${grouped(crop.frames)} frames that count of ${grouped(crop.width)}, ${crop.height} mel bins`,
+    links: (place, i) => [el('audio', {controls: '', preload: 'none', src: '/api/audio?' + query({...place, clip: i})})],
+  },
+};
+// The number of each of a list among those of its kind.
+function numbered(list) {
+  const counts = {};
+  return list.map(one => [one, counts[one.kind] = (counts[one.kind] ?? -1) + 1]);
+}
 function showPictures(view, place) {
-  const crops = view.crops.map((crop, i) => el('figure', {},
+  const crops = numbered(view.crops).map(([crop, i], at) => el('figure', {},
     el('div', {class: 'picture'},
-      el('img', {src: '/api/crop?' + query({...place, crop: i}), alt: `crop ${i}`, width: crop.width, height: crop.height}),
-      patchGrid(crop)),
-    el('figcaption', {}, (crop.frame === undefined ? '' : `video ${crop.video}, frame ${grouped(crop.frame)}, ${crop.seconds.toFixed(2)} s: `) +
-      `${crop.width} × ${crop.height} px, ${crop.grid_w} × ${crop.grid_h} patches`)));
-  const stored = view.images.map((image, i) => el('figure', {}, el('figcaption', {},
-    image.fault ? `image ${i}, ${bytes(image.bytes)}: ${image.fault}`
-      : `image ${i} as stored: ${image.width} × ${image.height} px, ${image.format.toUpperCase()}, ${bytes(image.bytes)} `,
-    image.fault ? null : el('a', {href: '/api/image?' + query({...place, image: i}), target: '_blank', rel: 'noopener'}, 'open'),
-    image.fault ? null : ' ',
-    image.fault ? null : el('a', {href: '/api/crops?' + query({...place, image: i}), target: '_blank', rel: 'noopener'}, 'with its crops'))));
-  const videos = view.videos.map((video, i) => el('figure', {}, el('figcaption', {},
-    `video ${i} as stored: ${video.width} × ${video.height} px, ${grouped(video.frames)} frames, ${video.fps.toFixed(2)} a second, ${video.codec}`)));
-  const clips = view.clips.map((clip, i) => el('figure', {},
-    el('div', {class: 'picture'},
-      el('img', {src: '/api/clip?' + query({...place, clip: i}), alt: `features of audio ${i}`, width: clip.width, height: clip.height})),
-    el('audio', {controls: '', preload: 'none', src: '/api/audio?' + query({...place, clip: i})}),
-    el('figcaption', {}, `audio ${i}: ${grouped(clip.frames)} frames that count of ${grouped(clip.width)}, ${clip.height} mel bins`)));
-  $('crops').replaceChildren(...crops, ...clips, ...stored, ...videos);
-  $('pictures').hidden = crops.length + clips.length + stored.length + videos.length === 0;
+      el('img', {src: '/api/crop?' + query({...place, crop: at}), alt: `${crop.kind} crop ${i}`, width: crop.width, height: crop.height}),
+      crop.grid_w ? patchGrid(crop) : null),
+    el('figcaption', {}, kinds[crop.kind].taken(crop, i))));
+  const stored = numbered(view.media).map(([medium, i]) => el('figure', {}, el('figcaption', {},
+    medium.fault ? `${medium.kind} ${i}, ${bytes(medium.bytes)}: ${medium.fault}`
+      : `${medium.kind} ${i} as stored: ` + kinds[medium.kind].stored(medium),
+    ...(medium.fault ? [] : kinds[medium.kind].links(place, i)))));
+  $('crops').replaceChildren(...crops, ...stored);
+  $('pictures').hidden = crops.length + stored.length === 0;
 }
 function showText(view) {
-  let image = 0;
-  let video = 0;
-  let audio = 0;
-  const show = run => run.image || run.video || run.audio
-    ? el('span', {class: 'image'}, (run.image ? `image tokens ${++image}: ` : run.video ? `video tokens ${++video}: ` : `audio tokens ${++audio}: `) + grouped(run.tokens))
+  let counts = {};
+  const show = run => run.medium
+    ? el('span', {class: 'image'}, `${run.medium} tokens ${counts[run.medium] = (counts[run.medium] ?? 0) + 1}: ` + grouped(run.tokens))
     : el('span', {class: run.supervised ? 'supervised' : '', title: `${grouped(run.tokens)} tokens from ${grouped(run.first)}`}, run.text);
   // The rejected sequence of a preference pair follows the chosen one, with the same images.
   const second = view.runs.findIndex(run => run.rejected);
   const spans = view.runs.map((run, i) => {
-    if (i === second) image = 0;
+    if (i === second) counts = {};
     return show(run);
   });
   if (second > 0) {

@@ -97,10 +97,9 @@ constexpr size_t kKept = 4;
 constexpr absl::Duration kLongestSearch = absl::Seconds(20);
 constexpr size_t kMaxMatches = 20;
 constexpr const char* kPaths[] = {
-    "/api/job",       "/api/find",  "/api/image",   "/api/sample",
-    "/api/crop",      "/api/crops", "/api/search",  "/api/rank",
-    "/api/clip",      "/api/audio", "/api/gallery", "/api/card",
-    "/api/thumbnail", "/api/bad"};
+    "/api/job",   "/api/find",      "/api/image", "/api/sample", "/api/crop",
+    "/api/crops", "/api/search",    "/api/rank",  "/api/audio",  "/api/gallery",
+    "/api/card",  "/api/thumbnail", "/api/bad"};
 
 using SharedView = std::shared_ptr<const SampleView>;
 
@@ -226,7 +225,6 @@ class PreviewData {
                              recent_.Get(split, position));
     if (request.path == "/api/sample") return JsonAnswer(ViewJson(*view));
     if (request.path == "/api/crops") return Crops(request, *view);
-    if (request.path == "/api/clip") return Clip(request, *view);
     if (request.path == "/api/crop") return Crop(request, *view);
     return absl::InternalError(
         absl::StrCat(request.path, " is among kPaths and is not answered"));
@@ -366,8 +364,9 @@ class PreviewData {
     BALLAST_ASSIGN_OR_RETURN(RgbImage decoded, decoder.Decode(file));
     BALLAST_ASSIGN_OR_RETURN(const uint64_t number, Number(request, "image"));
     std::vector<ImageSize> sides;
-    for (const SampleView::Image& image : view.images) {
-      sides.push_back({image.header.width, image.header.height});
+    for (const SampleView::Stored& stored : view.media) {
+      if (stored.kind != MediumKind::kImage) continue;
+      sides.push_back({stored.width, stored.height});
     }
     // As the decoder turns it.
     sides[number] = {decoded.width, decoded.height};
@@ -389,18 +388,6 @@ class PreviewData {
                        " crops; wanted number ", crop, ", from 0"));
     }
     const SampleView::Crop& found = view.crops[crop];
-    return PngAnswer(found.pixels, found.width, found.height);
-  }
-
-  static absl::StatusOr<HttpResponse> Clip(const HttpRequest& request,
-                                           const SampleView& view) {
-    BALLAST_ASSIGN_OR_RETURN(const uint64_t clip, Number(request, "clip"));
-    if (clip >= view.clips.size()) {
-      return absl::OutOfRangeError(
-          absl::StrCat("position ", view.position, " has ", view.clips.size(),
-                       " clips of audio; wanted number ", clip, ", from 0"));
-    }
-    const SampleView::Clip& found = view.clips[clip];
     return PngAnswer(found.pixels, found.width, found.height);
   }
 

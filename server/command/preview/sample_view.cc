@@ -67,25 +67,41 @@ std::string GetText(absl::Span<const int32_t> ids, const v1::TokenIds& special,
 
 }  // namespace
 
+const char* ImageFormatName(ImageFormat format) {
+  switch (format) {
+    case ImageFormat::kJpeg:
+      return "jpeg";
+    case ImageFormat::kPng:
+      return "png";
+    case ImageFormat::kWebp:
+      return "webp";
+  }
+  return "";
+}
+
 std::vector<TokenRun> FindTokenRuns(absl::Span<const int32_t> ids,
                                     absl::Span<const int32_t> labels,
                                     const v1::TokenIds& special,
                                     const Tokenizer& tokenizer) {
   std::vector<TokenRun> runs;
   for (uint32_t i = 0; i < ids.size(); ++i) {
-    const bool image = special.has_image() && ids[i] == special.image();
-    const bool video = special.has_video() && ids[i] == special.video();
-    const bool audio = special.has_audio() && ids[i] == special.audio();
+    std::optional<MediumKind> medium;
+    if (special.has_image() && ids[i] == special.image()) {
+      medium = MediumKind::kImage;
+    } else if (special.has_video() && ids[i] == special.video()) {
+      medium = MediumKind::kVideo;
+    } else if (special.has_audio() && ids[i] == special.audio()) {
+      medium = MediumKind::kAudio;
+    }
     const bool supervised = i > 0 && labels[i - 1] != kUnsupervised;
-    if (runs.empty() || runs.back().image != image ||
-        runs.back().video != video || runs.back().audio != audio ||
+    if (runs.empty() || runs.back().medium != medium ||
         runs.back().supervised != supervised) {
-      runs.push_back({i, 0, image, video, supervised, "", audio});
+      runs.push_back({i, 0, medium, supervised, ""});
     }
     ++runs.back().tokens;
   }
   for (TokenRun& run : runs) {
-    if (!run.image && !run.video && !run.audio) {
+    if (!run.medium.has_value()) {
       run.text =
           GetText(ids.subspan(run.first, run.tokens), special, tokenizer);
     }
@@ -97,9 +113,43 @@ namespace {
 
 constexpr char kPictures[] = "pictures";  // instead of a codec
 
+SampleView::Stored StoredImage(absl::string_view file) {
+  SampleView::Stored image;
+  image.bytes = file.size();
+  const absl::StatusOr<ImageHeader> header = ReadImageHeader(file);
+  if (!header.ok()) {
+    image.fault = std::string(header.status().message());
+    return image;
+  }
+  image.format = ImageFormatName(header->format);
+  image.width = header->width;
+  image.height = header->height;
+  return image;
+}
+
+SampleView::Stored StoredStream(const IndexedMedium& medium) {
+  const StreamFacts& facts = *medium.stream;
+  SampleView::Stored stream;
+  stream.kind = medium.kind;
+  stream.frames = facts.frames;
+  stream.rate = facts.fps;
+  if (medium.kind == MediumKind::kAudio) {
+    stream.format = AudioFormatName(GetAudioFacts(facts).format);
+    return stream;
+  }
+  stream.width = facts.width;
+  stream.height = facts.height;
+  stream.format =
+      (facts.flags & StreamFacts::kIsList) != 0
+          ? std::string(kPictures)
+          : std::string(facts.codec, strnlen(facts.codec, sizeof(facts.codec)));
+  return stream;
+}
+
 // The features of a clip, rows of time in the block, as columns of a picture.
-SampleView::Clip DrawClip(const ImageRecord& record, const uint8_t* data) {
-  SampleView::Clip clip;
+SampleView::Crop DrawFeatures(const ImageRecord& record, const uint8_t* data) {
+  SampleView::Crop clip;
+  clip.kind = MediumKind::kAudio;
   clip.frames = record.grid_t;
   clip.height = record.grid_w;
   clip.width = record.grid_h;
@@ -226,7 +276,8 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
   if (GetMedia(module) == Media::kImages) {
     for (const ImageRecord& image : request.images) {
       const uint8_t* const rgb = data + image.data;
-      view->crops.push_back({image.height,
+      view->crops.push_back({MediumKind::kImage,
+                             image.height,
                              image.width,
                              image.grid_h,
                              image.grid_w,
@@ -236,7 +287,7 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
   }
   if (GetMedia(module) == Media::kAudio) {
     for (const ImageRecord& record : request.images) {
-      view->clips.push_back(DrawClip(record, data + record.data));
+      view->crops.push_back(DrawFeatures(record, data + record.data));
     }
     return absl::OkStatus();
   }
@@ -280,17 +331,15 @@ void SampleViewer::AddStored(const Place& place, SampleView* view) const {
                        ? GetPairRecord(raw.text)
                        : raw.text;
   }
-  for (const RawMedium* const medium : raw.of(MediumKind::kImage)) {
-    const absl::string_view file = medium->file();
-    SampleView::Image image;
-    image.bytes = file.size();
-    const absl::StatusOr<ImageHeader> header = ReadImageHeader(file);
-    if (header.ok()) {
-      image.header = *header;
-    } else {
-      image.fault = std::string(header.status().message());
-    }
-    view->images.push_back(std::move(image));
+  const absl::StatusOr<IndexedSample> indexed =
+      source.index().sample(place.ordinal());
+  if (!indexed.ok()) return;
+  auto of_sample = raw.media.begin();
+  for (const IndexedMedium& medium : indexed->media) {
+    if (of_sample == raw.media.end()) break;
+    const RawMedium& stored = *of_sample++;
+    view->media.push_back(medium.stream == nullptr ? StoredImage(stored.file())
+                                                   : StoredStream(medium));
   }
 }
 
@@ -307,32 +356,36 @@ absl::Status SampleViewer::NameFrames(const Place& place,
   if (!model.has_value()) return absl::InternalError("a model without videos");
   const v1::MicroBatchSchedule& columns = place.columns();
   const uint32_t item = GetFirstEntries(columns).image[place.index];
+  std::vector<SampleView::Stored*> stored;
+  for (SampleView::Stored& medium : view->media) {
+    if (medium.kind == MediumKind::kVideo) stored.push_back(&medium);
+  }
+  uint32_t number = 0;
   size_t crop = 0;
   for (uint32_t k = item; k < item + columns.images(place.index); ++k) {
     const size_t first = crop;
     crop += GetCrops(columns, k);
     if (GridT(columns, k) == 0) continue;
-    const StreamFacts& video = *videos[view->videos.size()].stream;
-    const FrameTimes of_video = videos[view->videos.size()].times;
+    const StreamFacts& video = *videos[number].stream;
+    const FrameTimes of_video = videos[number].times;
     BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
                              PlanIndexedVideo(*model, video, of_video));
-    const auto number = static_cast<uint32_t>(view->videos.size());
     const bool is_list = video.flags & StreamFacts::kIsList;
     // The pictures of a list have the interval that the plan assumes.
     const double fps =
         is_list ? model->temporal / plan.seconds_per_patch : video.fps;
+    if (number < stored.size()) stored[number]->rate = fps;
     for (size_t i = 0; i < plan.frames.size(); ++i) {
       // Crops are missing only if there is a fault.
       if (first + i >= view->crops.size()) break;
       const uint32_t frame = plan.frames[i];
-      view->crops[first + i].frame = {
+      SampleView::Crop& of_frame = view->crops[first + i];
+      of_frame.kind = MediumKind::kVideo;
+      of_frame.frame = {
           number, frame,
           VideoLength{video.frames, fps, of_video}.seconds(frame)};
     }
-    const std::string codec(video.codec,
-                            strnlen(video.codec, sizeof(video.codec)));
-    view->videos.push_back({is_list ? kPictures : codec, video.width,
-                            video.height, video.frames, fps});
+    ++number;
   }
   return absl::OkStatus();
 }

@@ -22,19 +22,21 @@
 
 namespace ballast {
 
+// "jpeg", "png" or "webp".
+const char* ImageFormatName(ImageFormat format);
+
 // Consecutive tokens of a sample that belong together for a reader of its text.
 struct TokenRun {
   uint32_t first = 0;   // of the sample's tokens
   uint32_t tokens = 0;  // at least 1
-  bool image = false;   // placeholders of an image
-  bool video = false;   // likewise of a video
+  // Placeholders of one.
+  std::optional<MediumKind> medium = {};
   // The loss counts these tokens: the model is to predict them.
   bool supervised = false;
   // The tokens' text, special tokens spelled out. Ids that the tokenizer does
   // not know are written as the model's names for them, "<|im_start|>", or as
   // "<|17|>". Empty for placeholders.
   std::string text;
-  bool audio = false;     // placeholders of a clip of audio
   bool rejected = false;  // of the second sequence of a preference pair
 };
 
@@ -55,38 +57,32 @@ struct SampleView {
     uint32_t number = 0;  // in the video's file
     double seconds = 0;   // from the video's first frame
   };
-  // A picture of the vision block: RGB rows from the top, no gaps.
+  // A picture of what an encoder takes: RGB rows from the top, no gaps.
+  // Features of audio are grey, bright where they are large, low frequencies
+  // below.
   struct Crop {
+    MediumKind kind = MediumKind::kImage;
     uint32_t height = 0;  // pixels
     uint32_t width = 0;
     uint32_t grid_h = 0;  // patches
     uint32_t grid_w = 0;
     std::vector<uint8_t> pixels;
-    // Of a frame of a video; absent: of an image.
+    // Of a frame of a video.
     std::optional<Frame> frame = {};
+    uint32_t frames = 0;  // of audio: columns that count
   };
-  // A clip of audio of the audio block: its features as a grey picture, bright
-  // where they are large, low frequencies below.
-  struct Clip {
-    uint32_t frames = 0;          // that count; the picture has all rows
-    uint32_t height = 0;          // numbers of a row
-    uint32_t width = 0;           // rows
-    std::vector<uint8_t> pixels;  // RGB, as of a Crop
-  };
-  // A video as the index knows it.
-  struct Video {
-    std::string codec;   // as FFmpeg names it; of a list "pictures"
+  // A medium as it is stored.
+  struct Stored {
+    MediumKind kind = MediumKind::kImage;
+    // "jpeg", "wav"; FFmpeg's name of a codec; of a list "pictures".
+    std::string format;
     uint32_t width = 0;  // pixels, as shown
     uint32_t height = 0;
-    uint32_t frames = 0;
-    double fps = 0;
-  };
-  // An image as it is stored.
-  struct Image {
-    uint64_t bytes = 0;
-    // Why the header cannot be read; then `header` is meaningless.
+    uint32_t frames = 0;  // of a video; of audio samples
+    double rate = 0;      // of these, a second
+    uint64_t bytes = 0;   // of an image
+    // Why the header cannot be read; then there are no facts but `bytes`.
     std::string fault;
-    ImageHeader header = {};
   };
   // A module's share of the sample.
   struct Share {
@@ -113,10 +109,10 @@ struct SampleView {
   uint64_t patches = 0;
   std::vector<Share> shares;
   std::vector<TokenRun> runs;
+  // Of an encoder of images, then of one of audio.
   std::vector<Crop> crops;
-  std::vector<Clip> clips;
-  std::vector<Image> images;
-  std::vector<Video> videos;
+  // In the order of the index.
+  std::vector<Stored> media;
   // Why the sample cannot be built, so that a placeholder would replace it or
   // the job stop. Empty: it can. Then runs and crops may be empty.
   std::string fault;

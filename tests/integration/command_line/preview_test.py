@@ -65,6 +65,11 @@ def rgb_of_png(file):
     return width, height, bytes(pixels)
 
 
+def of_kind(media, kind):
+    """Those of a view's media, or crops, of that kind."""
+    return [one for one in media if one["kind"] == kind]
+
+
 class Preview:
     """Asks a preview, which `start` starts for the class."""
 
@@ -112,7 +117,7 @@ class PreviewTest(Preview, tools.CorpusTest):
 
     def image_positions(self, count):
         found = (self.json("/api/sample", position=p) for p in range(tools.SAMPLES))
-        views = [view for view in found if view["images"]]
+        views = [view for view in found if of_kind(view["media"], "image")]
         self.assertGreaterEqual(len(views), count)
         return views[:count]
 
@@ -190,9 +195,9 @@ class PreviewTest(Preview, tools.CorpusTest):
             members = {m.name: tar.extractfile(m).read() for m in tar if m.isfile()}
         for view in self.image_positions(2):
             kind, file = self.get("/api/image", position=view["position"], image=0)
-            self.assertEqual(kind, "image/" + view["images"][0]["format"])
+            self.assertEqual(kind, "image/" + of_kind(view["media"], "image")[0]["format"])
             self.assertIn(file, members.values())
-            self.assertEqual(view["images"][0]["bytes"], len(file))
+            self.assertEqual(of_kind(view["media"], "image")[0]["bytes"], len(file))
             with open(self.path("image"), "wb") as copy:
                 copy.write(file)
             told = self.json_lines(
@@ -213,7 +218,7 @@ class PreviewTest(Preview, tools.CorpusTest):
             kind, png = self.get("/api/crops", position=view["position"], image=0)
             self.assertEqual(kind, "image/png")
             width, height, pixels = rgb_of_png(png)
-            stored = view["images"][0]
+            stored = of_kind(view["media"], "image")[0]
             self.assertEqual((width, height), (stored["width"], stored["height"]))
             # The edge of the one crop goes round the picture.
             row = 3 * width
@@ -224,7 +229,7 @@ class PreviewTest(Preview, tools.CorpusTest):
 
     def test_what_is_not_there_is_refused_with_the_reason(self):
         view = self.image_positions(1)[0]
-        position, images = view["position"], len(view["images"])
+        position, images = view["position"], len(of_kind(view["media"], "image"))
         status, reason = self.refused("/api/crop", position=position, crop=images)
         self.assertEqual(status, 404)
         self.assertIn(f"has {images} crops", reason)
@@ -378,8 +383,9 @@ class PreviewTest(Preview, tools.CorpusTest):
             view = views[sample["ordinal"]]
             for key in ("tokens", "label_tokens"):
                 self.assertEqual(sample[key], view[key])
-            self.assertEqual(sample["images"], len(view["images"]))
-            pixels = sum(image["width"] * image["height"] for image in view["images"])
+            images = of_kind(view["media"], "image")
+            self.assertEqual(sample["images"], len(images))
+            pixels = sum(image["width"] * image["height"] for image in images)
             self.assertEqual(sample["pixels"], pixels)
             self.assertAlmostEqual(sample["cost"], sum(m["cost"] for m in view["modules"]))
         for title, key in (("tokens", "tokens"), ("images", "images"), ("pixels", "pixels")):
@@ -414,7 +420,7 @@ class PreviewTest(Preview, tools.CorpusTest):
         self.assertEqual(kind, "image/png")
         width, height = rgb_of_png(picture)[:2]
         self.assertEqual(max(width, height), 192)
-        image = view["images"][0]
+        image = of_kind(view["media"], "image")[0]
         self.assertAlmostEqual(width / height, image["width"] / image["height"], delta=0.05)
         self.assertEqual(self.refused("/api/card", source="docs", sample=10**6)[0], 404)
         self.assertEqual(self.json("/api/bad"), {"sources": []})
@@ -491,7 +497,7 @@ class PreviewAudioTest(Preview, tools.ToolTest):
         for position in range(16):
             view = self.json("/api/sample", position=position)
             files = self.files("docs:%s" % view["ordinal"])
-            self.assertEqual(len(view["clips"]), len(files))
+            self.assertEqual(len(of_kind(view["crops"], "audio")), len(files))
             for i, file in enumerate(files):
                 self.assertEqual(self.get("/api/audio", position=position, clip=i),
                                  ("audio/wav", file))  # fmt: skip
