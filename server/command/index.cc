@@ -134,13 +134,12 @@ void PrintResult(const SourceIndexing& result) {
     PrintLeftOut(result);
     return;
   }
-  const auto count = [](uint64_t number, absl::string_view things) {
-    return number > 0 ? absl::StrCat(number, things) : std::string();
-  };
-  PrintLine(result.source, ": ", report.samples, " samples, ", report.images,
-            " images, ", count(report.videos, " videos, "),
-            count(report.clips, " clips of audio, "), report.skipped,
-            " skipped, ", result.left_out.bad(), " bad");
+  MediaCounts streams = report.media;
+  streams[MediumKind::kImage] = 0;
+  PrintLine(result.source, ": ", report.samples, " samples, ",
+            report.media[MediumKind::kImage], " images, ", Describe(streams),
+            Total(streams) > 0 ? ", " : "", report.skipped, " skipped, ",
+            result.left_out.bad(), " bad");
   if (!result.stale.empty()) PrintLine("  rebuilt: ", result.stale);
   if (report.reused_files > 0) {
     PrintLine("  reused: places and image sizes of ", report.reused_samples,

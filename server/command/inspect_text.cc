@@ -25,13 +25,13 @@
 #include "server/sample/data_fault.h"
 #include "server/settings/source_fields.h"
 #include "server/text/chat_writer.h"
+#include "server/text/media_text.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/positions.h"
 #include "server/text/sample_fields.h"
 #include "server/text/sample_text.h"
 #include "server/text/template/rendered_text.h"
 #include "server/text/template/template_renderer.h"
-#include "server/text/video_text.h"
 
 namespace ballast {
 
@@ -205,7 +205,7 @@ absl::StatusOr<Inspect> InspectOwn(
              absl::Span<const ImageSize> sizes) -> absl::StatusOr<Inspected> {
     Inspected result;
     BALLAST_ASSIGN_OR_RETURN(result.rendered,
-                             text->Render(json, sizes.size(), 0));
+                             text->Render(json, {{sizes.size()}}));
     BALLAST_ASSIGN_OR_RETURN(
         const TextTokens tokens,
         text->TokenizeRendered(result.rendered, sizes, {},
@@ -251,8 +251,8 @@ Inspect InspectAlone(const Tokenizer& tokenizer,
     }
     BALLAST_ASSIGN_OR_RETURN(
         const TextTokens tokens,
-        TokenizeRendered(result.rendered, {}, {}, {}, ImageMarks(), none,
-                         tokenizer, HasWeights(result.rendered)));
+        TokenizeRendered(result.rendered, {}, {}, ImageMarks(), none, tokenizer,
+                         HasWeights(result.rendered)));
     result.sample = ExpandTokens(tokens, none);
     BALLAST_RETURN_IF_ERROR(Weigh(json, tokens, &result));
     return result;

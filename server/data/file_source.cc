@@ -127,22 +127,18 @@ absl::Status CheckIsIndexed(const FileView& view, const FileStamp& indexed) {
       "; restore it, or index the source again and restart the servers"));
 }
 
-// Of a source whose videos are heard (model.video.use_audio_in_video): for each
-// clip that is not the audio of a video, the videos whose audio comes before
-// it. nullopt: videos are not heard.
-std::optional<std::vector<uint32_t>> VideosBeforeClips(
-    absl::Span<const StreamFacts> streams) {
-  std::vector<uint32_t> before;
-  uint32_t videos = 0;
+// Of a source whose videos are heard (model.video.use_audio_in_video): the
+// order of its videos and of the audio that is of no video. nullopt: videos are
+// not heard.
+std::optional<MediaOrder> OrderOfHeard(absl::Span<const StreamFacts> streams) {
+  MediaOrder order;
   for (const StreamFacts& one : streams) {
-    if (one.is_in_video()) {
-      ++videos;
-    } else if (one.kind() == MediumKind::kAudio) {
-      before.push_back(videos);
-    }
+    if (one.kind() != MediumKind::kAudio) continue;
+    order.push_back(one.is_in_video() ? MediumKind::kVideo
+                                      : MediumKind::kAudio);
   }
-  if (videos == 0) return std::nullopt;
-  return before;
+  if (CountsOf(order)[MediumKind::kVideo] == 0) return std::nullopt;
+  return order;
 }
 
 // Puts the media that were read, kind by kind, in the order of the index.
@@ -237,7 +233,7 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
 
 absl::StatusOr<IndexedKinds> FileSource::GetKinds(uint64_t number) const {
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const StreamFacts> videos,
-                           index_->videos(number));
+                           index_->streams(number));
   IndexedKinds kinds;
   kinds.audio = MediaList({}, {}, videos).count(MediumKind::kAudio) > 0;
   kinds.lists =
@@ -296,12 +292,11 @@ absl::Status FileSource::ReadMedia(Record* found, uint64_t number,
         absl::StrCat(images, " images, the index has ", record.num_images));
   }
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const StreamFacts> streams,
-                           index_->videos(number));
-  const std::optional<std::vector<uint32_t>> before =
-      VideosBeforeClips(streams);
-  if (before.has_value()) {
+                           index_->streams(number));
+  const std::optional<MediaOrder> heard = OrderOfHeard(streams);
+  if (heard.has_value()) {
     BALLAST_RETURN_IF_ERROR(
-        AsDataFault(AddAudioOfVideos(*before, &found->media)));
+        AsDataFault(AddAudioOfVideos(*heard, &found->media)));
   }
   const uint64_t owner =
       parser_->HoldsImages() ? FileOwner(record) : SampleOwner(record);

@@ -100,7 +100,7 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
         absl::StrCat(index.path(), ": stale index: ", why...));
   };
   const IndexDigests digests =
-      GetDigests(source, directory, key, index.has_videos());
+      GetDigests(source, directory, key, index.has_streams());
   if (index.digests().sizes != digests.sizes) {
     return stale(
         "it was built with another format, media_root or exif_orientation, "

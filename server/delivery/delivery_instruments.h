@@ -7,15 +7,14 @@
 #include "common/helper_process.h"
 #include "common/instruments.h"
 #include "server/delivery/failing_files.h"
+#include "server/sample/medium_kind.h"
 
 namespace ballast {
 
 // Counts of media decoded for one purpose.
 struct DecodedCounters {
-  Counter images;
-  Counter videos;
+  PerMedium<Counter> media;
   Counter frames;  // of these videos
-  Counter clips;   // of audio
 };
 
 // Measurements of building samples; see docs/metrics.md. Thread-safe.
@@ -30,7 +29,7 @@ struct BuildInstruments {
   DurationHistogram resize;
   // One entry per video: decoding its frames, and resizing them meanwhile.
   DurationHistogram decode_video;
-  // One entry per clip of audio: decoding it and making its features.
+  // One entry per medium of audio: decoding it and making its features.
   DurationHistogram decode_audio;
   // Time from a sample's text to token ids, labels and positions.
   DurationHistogram tokenise;
@@ -41,7 +40,7 @@ struct BuildInstruments {
   DecodedCounters audio;  // likewise, for audio encoders
   DecodedCounters check;
   Counter images_encoded;  // sent as files, for their owners to decode
-  Counter image_bytes;     // of all these files, videos included
+  Counter media_bytes;     // of all these files
   HelperCounters video_decoders;
   HelperCounters audio_decoders;
   Counter tokens;

@@ -26,9 +26,7 @@ namespace {
 
 // Fills the arrays of one sequence of a placeholder.
 void FillSequence(const LanguageArrays& arrays, const ModelText& text,
-                  const SampleImages& images,
-                  absl::Span<const VideoText> videos,
-                  absl::Span<const GridThw> video_grids,
+                  const SampleImages& images, const MediaText& streams,
                   absl::Span<const FieldSpec> fields) {
   const v1::TokenIds& ids = text.model().token_ids();
   auto value = arrays.values.begin();
@@ -62,25 +60,25 @@ void FillSequence(const LanguageArrays& arrays, const ModelText& text,
     fits = fits && plan.ok();
     if (fits) add(plan->placeholders, ids.image());
   }
-  for (const VideoText& video : videos) {
-    if (video.is_audio) {
-      fill(video.run_tokens, ids.audio());
+  for (const StreamText& stream : streams.texts) {
+    if (stream.kind == MediumKind::kAudio) {
+      fill(stream.run_tokens, ids.audio());
       continue;
     }
-    if (!video.with_audio.empty()) {
+    if (!stream.with_audio.empty()) {
       fill(2, ids.pad());  // for its marks
-      for (const AudioInVideoRun& run : video.with_audio) {
+      for (const AudioInVideoRun& run : stream.with_audio) {
         fill(run.tokens, run.is_audio ? ids.audio() : text.video_placeholder());
       }
       fill(2, ids.pad());
       continue;
     }
-    for (uint32_t run = 0; run < video.runs; ++run) {
-      add(video.run_tokens, text.video_placeholder());
+    for (uint32_t run = 0; run < stream.runs; ++run) {
+      add(stream.run_tokens, text.video_placeholder());
     }
   }
   // Place fails if the model pads with its image id.
-  if (!text.Place(arrays.ids, images, video_grids, arrays.positions).ok()) {
+  if (!text.Place(arrays.ids, images, streams.grids, arrays.positions).ok()) {
     CountPositions(text.model(), arrays.positions);
   }
 }
@@ -89,12 +87,11 @@ void FillSequence(const LanguageArrays& arrays, const ModelText& text,
 
 void FillLanguagePlaceholder(const SampleRequest& request,
                              const ModelText& text, const SampleImages& images,
-                             absl::Span<const VideoText> videos,
-                             absl::Span<const GridThw> video_grids,
+                             const MediaText& streams,
                              absl::Span<const FieldSpec> fields) {
   for (const LanguageArrays& arrays : OpenLanguagePayload(
            request, text.model().position_axes(), CountFields(fields))) {
-    FillSequence(arrays, text, images, videos, video_grids, fields);
+    FillSequence(arrays, text, images, streams, fields);
   }
 }
 
@@ -307,11 +304,11 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
   if (!IsLanguage(request.module)) {
     FillVisionPlaceholder(request);
   } else {
-    BALLAST_ASSIGN_OR_RETURN(const MediaText videos,
+    BALLAST_ASSIGN_OR_RETURN(const MediaText streams,
                              reader_.GetMediaText(request));
     BALLAST_ASSIGN_OR_RETURN(const SampleImages images,
                              reader_.GetImages(request));
-    FillLanguagePlaceholder(request, *text_, images, videos.texts, videos.grids,
+    FillLanguagePlaceholder(request, *text_, images, streams,
                             language_.GetFields(source));
   }
   return SampleOutcome::kPlaceholder;

@@ -28,9 +28,9 @@
 #include "server/model/indexed_clip.h"
 #include "server/sample/data_fault.h"
 #include "server/sample/sample_source.h"
+#include "server/text/media_text.h"
 #include "server/text/model_text.h"
 #include "server/text/positions.h"
-#include "server/text/video_text.h"
 
 namespace ballast {
 
@@ -43,15 +43,14 @@ namespace ballast {
 // features of audio.
 void FillVisionPlaceholder(const SampleRequest& request);
 
-// Fills in the placeholders of the sample's images, videos and clips of audio
-// as far as they fit, so that the language model still finds a token for each
-// image embedding, each run between vision start and end where the model has
-// their ids; then pad ids. Nothing is supervised. Positions as for any sample.
-// Fields have their defaults, or 0.
+// Fills in the placeholders of the sample's media as far as they fit, so that
+// the language model still finds a token for each image embedding, each run
+// between vision start and end where the model has their ids; then pad ids.
+// Nothing is supervised. Positions as for any sample. Fields have their
+// defaults, or 0.
 void FillLanguagePlaceholder(const SampleRequest& request,
                              const ModelText& text, const SampleImages& images,
-                             absl::Span<const VideoText> videos,
-                             absl::Span<const GridThw> video_grids,
+                             const MediaText& streams,
                              absl::Span<const FieldSpec> fields = {});
 
 // The samples in which serving found a data fault: each is listed and logged

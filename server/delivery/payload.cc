@@ -126,10 +126,10 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
   const Stopwatch tokenising(instruments ? &instruments->tokenise : nullptr);
   BALLAST_ASSIGN_OR_RETURN(const SampleImages images,
                            reader_->GetImages(request));
-  BALLAST_ASSIGN_OR_RETURN(const MediaText videos,
+  BALLAST_ASSIGN_OR_RETURN(const MediaText streams,
                            reader_->GetMediaText(request));
   BALLAST_ASSIGN_OR_RETURN(const FaultOr<std::vector<TextSample>> texts,
-                           Tokenize(request, *raw, images, videos));
+                           Tokenize(request, *raw, images, streams));
   if (!texts.ok()) return texts.fault();
   if (instruments != nullptr) instruments->tokens.Add(request.record.tokens);
   const std::vector<LanguageArrays> all =
@@ -144,7 +144,7 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
     std::copy(text.field_rows.begin(), text.field_rows.end(),
               all[i].rows.begin());
     const absl::Status placed = text_options_.text->Place(
-        text.ids, images, videos.grids, all[i].positions);
+        text.ids, images, streams.grids, all[i].positions);
     if (const auto fault = ToDataFault(placed)) return fault;
     if (!placed.ok()) return placed;
   }
@@ -153,7 +153,7 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
 
 absl::StatusOr<FaultOr<std::vector<TextSample>>> LanguageBuilder::Tokenize(
     const SampleRequest& request, const RawSample& raw,
-    const SampleImages& images, const MediaText& videos) const {
+    const SampleImages& images, const MediaText& streams) const {
   using Texts = std::vector<TextSample>;
   const TextFields fields =
       GetTextFields(raw, GetFields(request.record.source));
@@ -167,7 +167,7 @@ absl::StatusOr<FaultOr<std::vector<TextSample>>> LanguageBuilder::Tokenize(
     }
     BALLAST_ASSIGN_OR_RETURN(
         TextSample text, BuildText(raw.text, GetForm(raw.text_format), images,
-                                   text_options_, videos.texts, fields));
+                                   text_options_, streams.texts, fields));
     return Texts{std::move(text)};
   };
   BALLAST_ASSIGN_OR_RETURN(FaultOr<Texts> texts, SeparateFault(build()));

@@ -169,7 +169,7 @@ class LanguageBuilder {
   // The text of each of the sample's sequences.
   absl::StatusOr<FaultOr<std::vector<TextSample>>> Tokenize(
       const SampleRequest& request, const RawSample& raw,
-      const SampleImages& images, const MediaText& videos) const;
+      const SampleImages& images, const MediaText& streams) const;
 
   const v1::Model& model_;
   const TextOptions text_options_;

@@ -214,15 +214,16 @@ SampleReader::SampleReader(const v1::Config* config,
                            const ImageOptions& image_options,
                            const ModelImages* images,
                            const Scheduler* scheduler,
-                           const SampleVideoReader* videos, ClipReader* clips,
-                           DecodeBudget* budget, BuildInstruments* instruments)
+                           const SampleVideoReader* video_reader,
+                           ClipReader* clip_reader, DecodeBudget* budget,
+                           BuildInstruments* instruments)
     : config_(config),
       sources_(std::move(sources)),
       image_options_(image_options),
       images_(images),
       scheduler_(scheduler),
-      videos_(videos),
-      clips_(clips),
+      video_reader_(video_reader),
+      clip_reader_(clip_reader),
       budget_(budget),
       instruments_(instruments) {}
 
@@ -305,8 +306,9 @@ absl::Status SampleReader::WriteClip(const RawMedium& raw,
     out = absl::MakeSpan(dropped);
   }
   BALLAST_RETURN_IF_ERROR(
-      clips_->ReadFeatures(raw, *indexed.stream, *plan, out));
-  if (reading->decoded != nullptr) reading->decoded->clips.Add();
+      clip_reader_->ReadFeatures(raw, *indexed.stream, *plan, out));
+  if (reading->decoded != nullptr)
+    reading->decoded->media[MediumKind::kAudio].Add();
   return absl::OkStatus();
 }
 
@@ -317,7 +319,7 @@ absl::Status SampleReader::WriteVideo(const RawMedium& raw,
   const Stopwatch decoding(instruments_ ? &instruments_->decode_video
                                         : nullptr);
   BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
-                           videos_->Plan(*indexed.stream, indexed.times));
+                           video_reader_->Plan(*indexed.stream, indexed.times));
   const size_t first = reading->next;
   const absl::Span<const ImageGrid> grids = reading->request.grids;
   if (first + plan.frames.size() > grids.size() ||
@@ -327,11 +329,11 @@ absl::Status SampleReader::WriteVideo(const RawMedium& raw,
                      plan.height, " pixels, and the schedule has other ones"));
   }
   reading->next += plan.frames.size();
-  BALLAST_RETURN_IF_ERROR(videos_->Read(
+  BALLAST_RETURN_IF_ERROR(video_reader_->Read(
       raw, *indexed.stream, plan, &ThreadDecoder(image_options_),
       [&](size_t frame) { return reading->place(first + frame); }));
   if (reading->decoded != nullptr) {
-    reading->decoded->videos.Add();
+    reading->decoded->media[MediumKind::kVideo].Add();
     reading->decoded->frames.Add(plan.frames.size());
   }
   return absl::OkStatus();
@@ -405,7 +407,8 @@ absl::Status SampleReader::WriteImage(const RawMedium& raw,
   if (instruments_ == nullptr) return absl::OkStatus();
   instruments_->decode.Record(Stopwatch::Since(start) - resizing);
   instruments_->resize.Record(resizing);
-  if (reading->decoded != nullptr) reading->decoded->images.Add();
+  if (reading->decoded != nullptr)
+    reading->decoded->media[MediumKind::kImage].Add();
   return absl::OkStatus();
 }
 
@@ -433,13 +436,12 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadMedia(
   work->name = raw->name;
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            from.index().sample(request.record.ordinal));
-  for (const auto& [kind, plural] :
-       {std::pair{MediumKind::kImage, "images"},
-        std::pair{MediumKind::kVideo, "videos"},
-        std::pair{MediumKind::kAudio, "clips of audio"}}) {
+  for (size_t i = 0; i < kMediumKinds; ++i) {
+    const auto kind = static_cast<MediumKind>(i);
     const size_t found = raw->of(kind).size();
-    if (found != indexed.media.count(kind)) {
-      return CountDiffers(plural, found, indexed.media.count(kind));
+    const size_t wanted = indexed.media.count(kind);
+    if (found != wanted) {
+      return CountDiffers(WordsOf(kind).many, found, wanted);
     }
   }
   BALLAST_ASSIGN_OR_RETURN(const MediaHashes hashes,
@@ -486,15 +488,15 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadMedia(
     }
     BALLAST_RETURN_IF_ERROR(written);
     if (instruments_ != nullptr) {
-      instruments_->image_bytes.Add(of_sample.file().size() + of_sample.size);
+      instruments_->media_bytes.Add(of_sample.file().size() + of_sample.size);
     }
   }
-  const size_t wanted =
+  const size_t planned =
       is_audio ? request.clip_rows.size() : request.grids.size();
-  if (reading.next != wanted) {
-    return absl::InternalError(absl::StrCat("its media give ", reading.next,
-                                            is_audio ? " clips" : " crops",
-                                            ", and the schedule has ", wanted));
+  if (reading.next != planned) {
+    return absl::InternalError(absl::StrCat(
+        "its media give ", reading.next, is_audio ? " of audio" : " crops",
+        ", and the schedule has ", planned));
   }
   return reading.warnings;
 }

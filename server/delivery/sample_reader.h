@@ -26,7 +26,7 @@
 #include "server/sample/data_fault.h"
 #include "server/sample/sample_source.h"
 #include "server/schedule/scheduler.h"
-#include "server/text/video_text.h"
+#include "server/text/media_text.h"
 
 namespace ballast {
 
@@ -63,28 +63,30 @@ class SampleReader {
   // null, are not owned.
   // `images`, not owned, are the model's; `scheduler`, not owned, has the
   // epochs of samples, which nothing but a recipe of the model needs: else it
-  // may be null. `videos` and `clips`, not owned, have the same model.
+  // may be null. `video_reader` and `clip_reader`, not owned, have the same
+  // model.
   // `budget`, not owned, has the memory to decode in.
   SampleReader(const v1::Config* config,
                std::vector<const SampleSource*> sources,
                const ImageOptions& image_options, const ModelImages* images,
-               const Scheduler* scheduler, const SampleVideoReader* videos,
-               ClipReader* clips, DecodeBudget* budget,
-               BuildInstruments* instruments);
+               const Scheduler* scheduler,
+               const SampleVideoReader* video_reader, ClipReader* clip_reader,
+               DecodeBudget* budget, BuildInstruments* instruments);
 
   // Blocks on the disk. Non-OK statuses are transient faults.
   absl::StatusOr<FaultOr<RawSample>> ReadText(const SampleRequest& request,
                                               SampleWork* work) const;
 
   // Reads the media of the sample that an encoder of `media` takes, and writes
-  // what travels of them to `place(i)`: of images and videos crop i, as the
-  // model's processor makes it, height*width*3 bytes; of audio the features of
-  // clip i. If crop i passes through encoded (request.EncodedBytes), writes its
-  // image's file there instead, read straight from the source where possible,
-  // and checks that it is the file that was indexed. If `place(i)` is empty, a
-  // file is only checked, and features are only made. Counts media and frames
-  // in `decoded`, which may be null. Returns how many images had faults that
-  // were skipped. Blocks on the disk. Non-OK statuses are transient faults.
+  // what travels of them to `place(i)`: of an encoder of images crop or frame
+  // i, as the model's processor makes it, height*width*3 bytes; of one of audio
+  // the features of clip i. If crop i passes through encoded
+  // (request.EncodedBytes), writes its image's file there instead, read
+  // straight from the source where possible, and checks that it is the file
+  // that was indexed. If `place(i)` is empty, a file is only checked, and
+  // features are only made. Counts media and frames in `decoded`, which may be
+  // null. Returns how many images had faults that were skipped. Blocks on the
+  // disk. Non-OK statuses are transient faults.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t i)>;
   absl::StatusOr<FaultOr<uint32_t>> ReadMedia(const SampleRequest& request,
                                               Media media, Place place,
@@ -96,8 +98,8 @@ class SampleReader {
   // recipe without a scheduler).
   absl::StatusOr<SampleImages> GetImages(const SampleRequest& request) const;
 
-  // The sample's videos and clips of audio, as its text has them, from the
-  // index. Errors: as SourceIndex::sample; INTERNAL.
+  // The text of the sample's media that run in time, from the index. Errors: as
+  // SourceIndex::sample; INTERNAL.
   absl::StatusOr<MediaText> GetMediaText(const SampleRequest& request) const;
 
   const SampleSource& source(uint32_t number) const {
@@ -136,8 +138,8 @@ class SampleReader {
   const ImageOptions image_options_;
   const ModelImages* const images_;
   const Scheduler* const scheduler_;
-  const SampleVideoReader* const videos_;
-  ClipReader* const clips_;
+  const SampleVideoReader* const video_reader_;
+  ClipReader* const clip_reader_;
   DecodeBudget* const budget_;
   BuildInstruments* const instruments_;
 };

@@ -41,11 +41,11 @@
 #include "server/sample/image_header.h"
 #include "server/settings/source_fields.h"
 #include "server/text/conversation.h"
+#include "server/text/media_text.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/sample_text.h"
 #include "server/text/template/template_renderer.h"
 #include "server/text/text_token.h"
-#include "server/text/video_text.h"
 
 namespace ballast {
 namespace {
@@ -298,31 +298,13 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
   return measured;
 }
 
-// The order of images and videos, if the model takes them as one kind.
-VideoOrder GetOrder(const TextOptions& text) {
-  const VideoModel* video = text.text->images().video();
-  if (video == nullptr || !video->frames_are_crops) return nullptr;
-  return [model = text.text](const RawSample& sample, size_t images) {
-    // Measuring the text reports these faults.
-    return ImagesBehindVideos(
-        model
-            ->FindOrder(sample.text, GetForm(sample.text_format), images,
-                        sample.facts.count(MediumKind::kVideo),
-                        /*clips=*/0)
-            .value_or(std::vector<MediumKind>()));
-  };
-}
-
-// The order of videos with their audio and of clips.
-ClipOrder GetClipOrder(const TextOptions& text) {
-  return [model = text.text](const RawSample& sample, size_t images,
-                             size_t videos, size_t clips) {
-    return VideosBeforeClips(model
-                                 ->FindOrder(sample.text,
-                                             GetForm(sample.text_format),
-                                             images, videos, clips)
-                                 .value_or(std::vector<MediumKind>()));
-  };
+FindMediaOrder GetOrder(const TextOptions& text) {
+  return
+      [model = text.text](const RawSample& sample, const MediaCounts& media) {
+        // Measuring the text reports these faults.
+        return model->FindOrder(sample.text, GetForm(sample.text_format), media)
+            .value_or(MediaOrder());
+      };
 }
 
 // Measures a sample's text under `text`.
@@ -437,154 +419,221 @@ absl::Status Build(const v1::Source& source, absl::string_view directory,
   return absl::OkStatus();
 }
 
+// Indexes the sources of a job, one after the other. Thread-hostile.
+class SourceIndexer {
+ public:
+  // All must outlive it.
+  SourceIndexer(const LoadedConfig& config, const IndexSourcesOptions& options)
+      : config_(config.config),
+        directory_(config.directory),
+        options_(options),
+        threads_(ThreadsOrCores(config_.serve().threads())),
+        videos_(static_cast<int>(threads_)) {}
+
+  // Opens what reads the texts and the media of the model.
+  absl::Status Open();
+  absl::StatusOr<std::vector<SourceIndexing>> Run();
+
+ private:
+  absl::StatusOr<SourceIndexing> IndexOne(const v1::Source& source);
+  // Whether the index is as `options` want it; else sets `stale` if there is
+  // one.
+  absl::StatusOr<bool> TakeFresh(const v1::Source& source,
+                                 SourceIndexing* result);
+  // Its functions refer to `fields`.
+  IndexOptions GetOptions(const v1::Source& source,
+                          const std::vector<FieldSpec>* fields);
+  bool HasHashes(const v1::Source& source) const;
+
+  v1::Config config_;
+  const std::string directory_;
+  const IndexSourcesOptions& options_;
+  const uint32_t threads_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<const ModelText> model_text_;
+  // Made once there is a source to read.
+  std::unique_ptr<TemplateComparison> comparison_;
+  bool compares_ = true;
+  TextOptions text_;
+  IndexKey key_;
+  std::vector<SharedFile> shared_;
+  VideoReader videos_;
+  const v1::AudioFamily* audio_ = nullptr;
+  std::optional<ClipReader> clips_;
+  PerMedium<StreamProbe> read_;
+  StreamProbe read_audio_in_video_;
+};
+
+absl::Status SourceIndexer::Open() {
+  BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const ImageRecipe> recipe,
+                           OpenModelRecipe(&config_));
+  std::unique_ptr<const TemplateRenderer> renderer;
+  BALLAST_ASSIGN_OR_RETURN(
+      tokenizer_, OpenModelTokenizer(config_.mutable_model(), &renderer));
+  BALLAST_ASSIGN_OR_RETURN(
+      model_text_, ModelText::Create(config_.model(), tokenizer_.get(),
+                                     std::move(renderer), std::move(recipe)));
+  text_ = {model_text_.get(), config_.batch().max_tokens(),
+           config_.batch().on_too_long()};
+  key_ = GetIndexKey(config_, *tokenizer_);
+  BALLAST_ASSIGN_OR_RETURN(shared_, FindSharedFiles(config_, directory_));
+  if (GetVideoModel(config_.model()).has_value()) {
+    read_[MediumKind::kVideo] = MakeVideoProbe(
+        [this](const VideoBytes& video) { return videos_.ReadFacts(video); });
+  }
+  audio_ = GetAudioFamily(config_.model());
+  clips_.emplace(static_cast<int>(threads_), audio_);
+  if (audio_ != nullptr) {
+    BALLAST_RETURN_IF_ERROR(
+        Annotate(LogMel::Create(*audio_).status(), "model.profile: audio"));
+    read_[MediumKind::kAudio] = RememberFacts(
+        [this](const RawMedium& file) { return clips_->ReadFacts(file); });
+  }
+  if (config_.model().video().use_audio_in_video()) {
+    read_audio_in_video_ = RememberFacts([this](const RawMedium& file) {
+      return clips_->ReadFacts(file, /*in_video=*/true);
+    });
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<SourceIndexing>> SourceIndexer::Run() {
+  std::vector<SourceIndexing> all;
+  for (const v1::Source& source : config_.sources()) {
+    BALLAST_ASSIGN_OR_RETURN(SourceIndexing result, IndexOne(source));
+    all.push_back(std::move(result));
+  }
+  return all;
+}
+
+absl::StatusOr<SourceIndexing> SourceIndexer::IndexOne(
+    const v1::Source& source) {
+  SourceIndexing result;
+  result.source = source.name();
+  for (const SharedFile& file : shared_) {
+    if (file.source == source.name()) result.shared.push_back(file);
+  }
+  if (source.format() == v1::Source::FORMAT_MOCK) {
+    BALLAST_ASSIGN_OR_RETURN(const auto drawn,
+                             OpenAnySource(source, config_, directory_, key_));
+    result.is_drawn = true;
+    result.report.samples = drawn->index().size();
+    return result;
+  }
+  BALLAST_RETURN_IF_ERROR(
+      UnpackSource(source, directory_, threads_, options_, &result));
+  BALLAST_ASSIGN_OR_RETURN(const bool is_fresh, TakeFresh(source, &result));
+  if (is_fresh) return result;
+  if (std::exchange(compares_, false)) {
+    comparison_ =
+        TemplateComparison::Create(model_text_.get(), tokenizer_.get());
+  }
+  const std::vector<FieldSpec> fields = GetFieldSpecs(source);
+  const absl::Status built =
+      Build(source, directory_, GetOptions(source, &fields), options_, &result);
+  if (!built.ok()) {
+    return Annotate(built, absl::StrCat("source ", source.name()));
+  }
+  if (!result.shard.has_value()) {
+    SetLeftOut(source, IndexPath(source, directory_, key_), &result);
+  }
+  if (comparison_ != nullptr) {
+    result.template_difference = comparison_->TakeDifference();
+  }
+  return result;
+}
+
+bool SourceIndexer::HasHashes(const v1::Source& source) const {
+  const auto old =
+      IndexFile::OpenToReuse(OldIndexPath(source, directory_, key_));
+  return old.ok() && (*old)->is_hashed();
+}
+
+absl::StatusOr<bool> SourceIndexer::TakeFresh(const v1::Source& source,
+                                              SourceIndexing* result) {
+  const auto opened = OpenSource(source, directory_, key_);
+  const std::string path = IndexPath(source, directory_, key_);
+  absl::Status found;  // status of the existing index
+  if (!opened.ok()) {
+    found = CheckIndexFresh(source, directory_, key_);
+  } else if (options_.verify && !options_.rebuild) {
+    found =
+        Verify(source, directory_, key_, (*opened)->index().size(), options_);
+  }
+  if (opened.ok() && found.ok() && options_.hash && !HasHashes(source)) {
+    found = absl::FailedPreconditionError(
+        absl::StrCat(path, ": it has no hashes of its media"));
+  }
+  if (opened.ok() && found.ok() && !options_.rebuild) {
+    result->was_fresh = true;
+    result->was_verified = options_.verify;
+    result->report.samples = (*opened)->index().size();
+    result->report.marks = (*opened)->index().mark_counts();
+    SetKnownBad(source, (*opened)->index_file(), &result->report);
+    SetLeftOut(source, path, result);
+    return true;
+  }
+  if (std::error_code ignored; std::filesystem::exists(path, ignored)) {
+    result->stale = std::string(found.message());
+  }
+  return false;
+}
+
+IndexOptions SourceIndexer::GetOptions(const v1::Source& source,
+                                       const std::vector<FieldSpec>* fields) {
+  IndexOptions options;
+  options.measure = [this, &source, fields](
+                        const RawSample& sample,
+                        absl::Span<const ImageSize> images) {
+    auto lengths =
+        Measure(sample, ForEveryEpoch(source, images), text_, *fields);
+    if (comparison_ != nullptr && lengths.ok()) {
+      comparison_->Look(sample, images.size());
+    }
+    return lengths;
+  };
+  // An index without these samples would count as up to date and be served.
+  options.accept = [](const IndexReport& report) {
+    return CountTooLong(report) == 0;
+  };
+  options.pairs = source.pairs();
+  options.read_image_size = SizeReader(config_.model());
+  options.judge_image = GetJudge(config_.model());
+  options.read = read_;
+  options.read_audio_in_video = read_audio_in_video_;
+  options.find_order = GetOrder(text_);
+  const VideoModel* const video = model_text_->images().video();
+  options.mixes_images_and_videos = video != nullptr && video->frames_are_crops;
+  const v1::ModelProfile* const profile = GetProfile(config_.model());
+  if (profile != nullptr && !TakesImages(*profile)) {
+    options.no_images =
+        absl::StrCat("an image, and model.profile ", config_.model().profile(),
+                     " takes audio alone; wanted a model that takes images");
+  }
+  options.key = key_;
+  options.lengths_hold = [this, &source](const TextLengths& lengths,
+                                         absl::Span<const ImageSize> images) {
+    return Hold(lengths, ForEveryEpoch(source, images), text_);
+  };
+  options.reuse = !options_.rebuild;
+  options.hash = options_.hash || (!options_.rebuild && HasHashes(source));
+  options.threads = threads_;
+  if (options_.progress) {
+    options.progress = [this, &source](const IndexProgress& progress) {
+      options_.progress(source.name(), progress);
+    };
+  }
+  return options;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options) {
   BALLAST_RETURN_IF_ERROR(ConfigureProcess(config.config));
-  v1::Config c = config.config;
-  BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const ImageRecipe> recipe,
-                           OpenModelRecipe(&c));
-  std::unique_ptr<const TemplateRenderer> renderer;
-  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                           OpenModelTokenizer(c.mutable_model(), &renderer));
-  BALLAST_ASSIGN_OR_RETURN(
-      const std::unique_ptr<const ModelText> model_text,
-      ModelText::Create(c.model(), tokenizer.get(), std::move(renderer),
-                        std::move(recipe)));
-  // Made once there is a source to read.
-  std::unique_ptr<TemplateComparison> comparison;
-  bool compares = true;
-  const TextOptions text = {model_text.get(), c.batch().max_tokens(),
-                            c.batch().on_too_long()};
-  const IndexKey key = GetIndexKey(c, *tokenizer);
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<SharedFile> shared,
-                           FindSharedFiles(c, config.directory));
-  VideoReader videos(static_cast<int>(ThreadsOrCores(c.serve().threads())));
-  const StreamProbe video_probe = MakeVideoProbe(
-      [&videos](const VideoBytes& video) { return videos.ReadFacts(video); });
-  const v1::AudioFamily* const audio = GetAudioFamily(c.model());
-  ClipReader clips(static_cast<int>(ThreadsOrCores(c.serve().threads())),
-                   audio);
-  const StreamProbe audio_probe = RememberFacts(
-      [&clips](const RawMedium& file) { return clips.ReadFacts(file); });
-  const StreamProbe in_video_probe =
-      RememberFacts([&clips](const RawMedium& file) {
-        return clips.ReadFacts(file, /*in_video=*/true);
-      });
-  if (audio != nullptr) {
-    BALLAST_RETURN_IF_ERROR(
-        Annotate(LogMel::Create(*audio).status(), "model.profile: audio"));
-  }
-  std::vector<SourceIndexing> all;
-  for (const v1::Source& source : c.sources()) {
-    SourceIndexing result;
-    result.source = source.name();
-    for (const SharedFile& file : shared) {
-      if (file.source == source.name()) result.shared.push_back(file);
-    }
-    if (source.format() == v1::Source::FORMAT_MOCK) {
-      BALLAST_ASSIGN_OR_RETURN(const auto drawn,
-                               OpenAnySource(source, c, config.directory, key));
-      result.is_drawn = true;
-      result.report.samples = drawn->index().size();
-      all.push_back(std::move(result));
-      continue;
-    }
-    BALLAST_RETURN_IF_ERROR(UnpackSource(source, config.directory,
-                                         ThreadsOrCores(c.serve().threads()),
-                                         options, &result));
-    const auto opened = OpenSource(source, config.directory, key);
-    absl::Status found;  // status of the existing index
-    if (!opened.ok()) {
-      found = CheckIndexFresh(source, config.directory, key);
-    } else if (options.verify && !options.rebuild) {
-      found = Verify(source, config.directory, key, (*opened)->index().size(),
-                     options);
-    }
-    const std::string path = IndexPath(source, config.directory, key);
-    const auto old =
-        IndexFile::OpenToReuse(OldIndexPath(source, config.directory, key));
-    const bool has_hashes = old.ok() && (*old)->is_hashed();
-    if (opened.ok() && found.ok() && options.hash && !has_hashes) {
-      found = absl::FailedPreconditionError(
-          absl::StrCat(path, ": it has no hashes of images and videos"));
-    }
-    if (opened.ok() && found.ok() && !options.rebuild) {
-      result.was_fresh = true;
-      result.was_verified = options.verify;
-      result.report.samples = (*opened)->index().size();
-      result.report.marks = (*opened)->index().mark_counts();
-      SetKnownBad(source, (*opened)->index_file(), &result.report);
-      SetLeftOut(source, path, &result);
-      all.push_back(std::move(result));
-      continue;
-    }
-    if (std::error_code ignored; std::filesystem::exists(path, ignored)) {
-      result.stale = std::string(found.message());
-    }
-    if (std::exchange(compares, false)) {
-      comparison =
-          TemplateComparison::Create(model_text.get(), tokenizer.get());
-    }
-    IndexOptions index_options;
-    const std::vector<FieldSpec> fields = GetFieldSpecs(source);
-    index_options.measure = [&](const RawSample& sample,
-                                absl::Span<const ImageSize> images) {
-      auto lengths =
-          Measure(sample, ForEveryEpoch(source, images), text, fields);
-      if (comparison != nullptr && lengths.ok()) {
-        comparison->Look(sample, images.size());
-      }
-      return lengths;
-    };
-    // An index without these samples would count as up to date and be served.
-    index_options.accept = [](const IndexReport& report) {
-      return CountTooLong(report) == 0;
-    };
-    index_options.pairs = source.pairs();
-    index_options.read_image_size = SizeReader(c.model());
-    index_options.judge_image = GetJudge(c.model());
-    if (GetVideoModel(c.model()).has_value()) {
-      index_options.read_video = video_probe;
-    }
-    if (audio != nullptr) index_options.read_audio = audio_probe;
-    if (c.model().video().use_audio_in_video()) {
-      index_options.read_audio_in_video = in_video_probe;
-      index_options.order_clips = GetClipOrder(text);
-    }
-    const v1::ModelProfile* const profile = GetProfile(c.model());
-    if (profile != nullptr && !TakesImages(*profile)) {
-      index_options.no_images =
-          absl::StrCat("an image, and model.profile ", c.model().profile(),
-                       " takes audio alone; wanted a model that takes images");
-    }
-    index_options.order_videos = GetOrder(text);
-    index_options.key = key;
-    index_options.lengths_hold = [&](const TextLengths& lengths,
-                                     absl::Span<const ImageSize> images) {
-      return Hold(lengths, ForEveryEpoch(source, images), text);
-    };
-    index_options.reuse = !options.rebuild;
-    index_options.hash = options.hash || (has_hashes && !options.rebuild);
-    index_options.threads = ThreadsOrCores(c.serve().threads());
-    if (options.progress) {
-      index_options.progress = [&](const IndexProgress& progress) {
-        options.progress(source.name(), progress);
-      };
-    }
-    const absl::Status built =
-        Build(source, config.directory, index_options, options, &result);
-    if (!built.ok()) {
-      return Annotate(built, absl::StrCat("source ", source.name()));
-    }
-    if (!result.shard.has_value()) SetLeftOut(source, path, &result);
-    if (comparison != nullptr) {
-      result.template_difference = comparison->TakeDifference();
-    }
-    all.push_back(std::move(result));
-  }
-  return all;
+  SourceIndexer indexer(config, options);
+  BALLAST_RETURN_IF_ERROR(indexer.Open());
+  return indexer.Run();
 }
 
 }  // namespace ballast

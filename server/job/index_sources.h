@@ -37,8 +37,7 @@ using FactsReader =
 // Thread-safe.
 StreamProbe MakeVideoProbe(FactsReader read, size_t most = 65'536);
 
-// The same for any reader of facts: remembers what `read` finds, also of clips
-// of audio.
+// The same for any reader of facts: remembers what `read` finds.
 StreamProbe RememberFacts(StreamProbe read, size_t most = 65'536);
 
 // The outcome for one source that has files.
@@ -115,7 +114,7 @@ struct SourceIndexing {
 struct IndexSourcesOptions {
   // Rebuilds fresh indexes too, and reuses nothing.
   bool rebuild = false;
-  // Keeps a hash of every image and video (IndexOptions::hash). An index that
+  // Keeps a hash of every medium (IndexOptions::hash). An index that
   // has hashes keeps them, also for new files, until a rebuild without this.
   bool hash = false;
   // Reads fresh indexes from end to end and rebuilds damaged ones. Without it

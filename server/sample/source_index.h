@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "proto/image/engine_jpeg.h"
 #include "server/sample/image_header.h"
+#include "server/sample/medium_kind.h"
 
 namespace ballast {
 
@@ -114,17 +115,6 @@ struct ImageMarkCounts {
                          const ImageMarkCounts&) = default;
 };
 
-// A kind of media.
-enum class MediumKind : uint8_t { kImage, kVideo, kAudio };
-inline constexpr size_t kMediumKinds = 3;
-
-// "image", "video" or "audio".
-constexpr absl::string_view MediumName(MediumKind kind) {
-  constexpr absl::string_view kNames[kMediumKinds] = {"image", "video",
-                                                      "audio"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
 // The facts of a medium that runs in time, a video or a clip of audio, that its
 // plan and its cost follow from, as the index stores them. Little-endian. Of a
 // clip (server/model/indexed_clip.h) `fps` are samples a second, `frames`
@@ -200,8 +190,8 @@ struct IndexedMedium {
 };
 
 // A sample's media as one list, in the order in which schedules and blocks have
-// them: images and videos, in the order of the text where the model takes both
-// so, else all images first; then clips of audio, in the order of the text. An
+// them: of each kind in the order of the text, and kind by kind; but where the
+// model takes images and videos as they come in the text, so are these two. An
 // index keeps the facts of each kind in a table of their own, since most media
 // are images, of 12 bytes; a list is a view of the tables' parts.
 //
@@ -209,8 +199,8 @@ struct IndexedMedium {
 class MediaList {
  public:
   MediaList() = default;
-  // `marks` may be empty. `streams` are videos, then clips; `times` those of
-  // the videos, one after the other.
+  // `marks` may be empty. `streams` are kind by kind; `times` those of the
+  // streams that have some, one after the other.
   explicit MediaList(absl::Span<const ImageSize> images,
                      absl::Span<const ImageMark> marks = {},
                      absl::Span<const StreamFacts> streams = {},
@@ -396,10 +386,9 @@ class SourceIndex {
   // machine. Empty if there are neither.
   virtual std::string encoded_digest() const { return ""; }
 
-  // Videos of all samples. O(1).
-  virtual uint64_t num_videos() const { return 0; }
-  // Clips of audio of all samples. O(1).
-  virtual uint64_t num_clips() const { return 0; }
+  // The media of all samples. O(1). All 0: the source has no marks, and no
+  // media that run in time.
+  virtual MediaCounts media_counts() const { return {}; }
 
   // The marks of all samples' images. O(1). All 0: the source has no marks, and
   // its images travel as pixels.

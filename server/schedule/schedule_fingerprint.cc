@@ -38,10 +38,17 @@ absl::Status NotCarried(absl::string_view setting, absl::string_view wanted) {
 
 }  // namespace
 
+MediaCounts CountMedia(const std::vector<const SourceIndex*>& indexes) {
+  MediaCounts all;
+  for (const SourceIndex* index : indexes) {
+    const MediaCounts more = index->media_counts();
+    ForEachKind([&](MediumKind kind) { all[kind] += more[kind]; });
+  }
+  return all;
+}
+
 bool HaveVideos(const std::vector<const SourceIndex*>& indexes) {
-  return std::any_of(
-      indexes.begin(), indexes.end(),
-      [](const SourceIndex* index) { return index->num_videos() != 0; });
+  return CountMedia(indexes)[MediumKind::kVideo] != 0;
 }
 
 absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
@@ -80,9 +87,7 @@ absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
 }
 
 bool HaveAudio(const std::vector<const SourceIndex*>& indexes) {
-  return std::any_of(
-      indexes.begin(), indexes.end(),
-      [](const SourceIndex* index) { return index->num_clips() != 0; });
+  return CountMedia(indexes)[MediumKind::kAudio] != 0;
 }
 
 absl::Status CheckAudio(const std::vector<const SourceIndex*>& indexes,
@@ -99,26 +104,23 @@ absl::Status CheckAudio(const std::vector<const SourceIndex*>& indexes,
 
 absl::Status CheckMediaModules(const std::vector<const SourceIndex*>& indexes,
                                const v1::Config& config) {
-  const auto check = [&](uint64_t media, absl::string_view what,
-                         v1::Module module,
-                         absl::string_view name) -> absl::Status {
-    if (media == 0 || DpSize(config, module) != 0) return absl::OkStatus();
+  const MediaCounts media = CountMedia(indexes);
+  for (const auto& [module, name, kinds] :
+       {std::tuple(v1::MODULE_VISION, "vision",
+                   std::vector{MediumKind::kImage, MediumKind::kVideo}),
+        std::tuple(v1::MODULE_AUDIO, "audio",
+                   std::vector{MediumKind::kAudio})}) {
+    MediaCounts taken;
+    for (const MediumKind kind : kinds) taken[kind] = media[kind];
+    if (Total(taken) == 0 || DpSize(config, module) != 0) continue;
     return absl::FailedPreconditionError(absl::StrCat(
-        "the sources have ", media, " ", what,
+        "the sources have ", Describe(taken),
         ", and topology.modules has no module ", name,
         " that takes them: the language model would be trained on placeholders "
         "without their content; write `",
         name, ": {dp: N}` under topology.modules, or leave such samples out"));
-  };
-  uint64_t seen = 0;
-  uint64_t heard = 0;
-  for (const SourceIndex* index : indexes) {
-    seen += index->mark_counts().images + index->num_videos();
-    heard += index->num_clips();
   }
-  BALLAST_RETURN_IF_ERROR(
-      check(seen, "images and videos", v1::MODULE_VISION, "vision"));
-  return check(heard, "clips of audio", v1::MODULE_AUDIO, "audio");
+  return absl::OkStatus();
 }
 
 namespace {

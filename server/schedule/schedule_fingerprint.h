@@ -15,6 +15,9 @@
 
 namespace ballast {
 
+// The media of all sources of the job, of any split.
+MediaCounts CountMedia(const std::vector<const SourceIndex*>& indexes);
+
 // Whether a source of the job, of any split, has videos.
 bool HaveVideos(const std::vector<const SourceIndex*>& indexes);
 

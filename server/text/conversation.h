@@ -7,13 +7,17 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/sample/medium_kind.h"
 
 namespace ballast {
 
 // Marks the place of an image in a text.
-inline constexpr absl::string_view kImageMark = "<image>";
-inline constexpr absl::string_view kVideoMark = "<video>";
-inline constexpr absl::string_view kAudioMark = "<audio>";
+inline constexpr absl::string_view kImageMark =
+    WordsOf(MediumKind::kImage).mark;
+inline constexpr absl::string_view kVideoMark =
+    WordsOf(MediumKind::kVideo).mark;
+inline constexpr absl::string_view kAudioMark =
+    WordsOf(MediumKind::kAudio).mark;
 
 enum class Role { kSystem, kUser, kAssistant };
 
@@ -26,8 +30,8 @@ struct Turn {
   std::string text;  // UTF-8, including image marks
   // Of an assistant's: how much its tokens count, from 0, not learnt, to 1.
   float weight = 1;
-  uint32_t number = 0;  // in the conversation, from 1; 0: not of it
-  uint32_t audios = 0;  // parts of type audio, whose marks `text` has
+  uint32_t number = 0;    // in the conversation, from 1; 0: not of it
+  uint32_t audios = 0;    // parts of type audio, whose marks `text` has
   bool of_parts = false;  // `text` is a list of parts, joined
 };
 

@@ -39,38 +39,22 @@ absl::StatusOr<absl::string_view> ValidText(absl::string_view text,
   return *replaced;
 }
 
-// The texts of images, and of videos followed by clips of audio, in the order
-// of their marks.
-std::vector<ImagePieces> InOrder(std::vector<ImagePieces> images,
-                                 std::vector<ImagePieces> others, size_t videos,
-                                 const std::vector<MediumKind>& order) {
+// The texts of media in the order of their marks.
+std::vector<ImagePieces> InOrder(MediaPieces pieces, const MediaOrder& order) {
   std::vector<ImagePieces> all;
-  size_t image = 0;
-  size_t video = 0;
-  size_t clip = videos;
-  for (const MediumKind of : order) {
-    all.push_back(std::move(of == MediumKind::kImage   ? images[image++]
-                            : of == MediumKind::kVideo ? others[video++]
-                                                       : others[clip++]));
+  MediaCounts used;
+  for (const MediumKind kind : order) {
+    all.push_back(std::move(pieces[kind][used[kind]++]));
   }
   return all;
 }
 
-// MarkFrames of a conversation's turns.
-absl::StatusOr<std::vector<MediumKind>> MarkTurns(
-    size_t images, size_t videos, std::vector<Turn>* turns,
-    std::optional<size_t> clips = std::nullopt) {
+// MarkMedia of a conversation's turns.
+absl::StatusOr<MediaOrder> MarkTurns(const MediaCounts& media, bool takes_audio,
+                                     std::vector<Turn>* turns) {
   std::vector<std::string*> texts;
   for (Turn& turn : *turns) texts.push_back(&turn.text);
-  return MarkFrames(images, videos, texts, clips);
-}
-
-// MarkFrames of a document.
-absl::StatusOr<std::vector<MediumKind>> MarkDocument(
-    size_t images, size_t videos, std::string* text,
-    std::optional<size_t> clips = std::nullopt) {
-  std::string* const texts[] = {text};
-  return MarkFrames(images, videos, texts, clips);
+  return MarkMedia(media, takes_audio, texts);
 }
 
 // Whether the model is LLaVA-Video's, as LLaVA-NeXT trains it.
@@ -196,16 +180,18 @@ absl::StatusOr<std::vector<ImagePieces>> ModelText::ImageTexts(
   return texts;
 }
 
-std::vector<ImagePieces> ModelText::VideoTexts(
-    absl::Span<const VideoText> videos) const {
-  std::vector<ImagePieces> frames;
-  size_t clips = 0;
-  for (const VideoText& video : videos) {
-    frames.push_back(video.is_audio ? ClipPieces(video, *audio_, ++clips)
-                                    : VideoPieces(video, images_.family().marks,
-                                                  videos_have_own_id_, audio_));
+absl::StatusOr<MediaPieces> ModelText::Pieces(
+    const SampleImages& images, absl::Span<const StreamText> streams) const {
+  MediaPieces pieces;
+  BALLAST_ASSIGN_OR_RETURN(pieces[MediumKind::kImage], ImageTexts(images));
+  for (const StreamText& stream : streams) {
+    std::vector<ImagePieces>& of_kind = pieces[stream.kind];
+    of_kind.push_back(stream.kind == MediumKind::kAudio
+                          ? ClipPieces(stream, *audio_, of_kind.size() + 1)
+                          : VideoPieces(stream, images_.family().marks,
+                                        videos_have_own_id_, audio_));
   }
-  return frames;
+  return pieces;
 }
 
 absl::Status ModelText::CheckTakesAudio() const {
@@ -241,30 +227,27 @@ absl::Status ModelText::CheckTakesAudio() const {
 
 absl::StatusOr<TextTokens> ModelText::Tokenize(
     absl::string_view text, TextForm form, const SampleImages& sizes,
-    absl::Span<const VideoText> media, bool notes_turns) const {
-  BALLAST_ASSIGN_OR_RETURN(std::vector<ImagePieces> images, ImageTexts(sizes));
-  size_t audios = 0;
-  for (const VideoText& one : media) audios += one.is_audio;
-  const absl::Span<const VideoText> videos = media.first(media.size() - audios);
-  // Of a model without audio `<audio>` is text.
-  const std::optional<size_t> clips =
-      audio_ == nullptr ? std::nullopt : std::make_optional(audios);
+    absl::Span<const StreamText> streams, bool notes_turns) const {
+  BALLAST_ASSIGN_OR_RETURN(MediaPieces pieces, Pieces(sizes, streams));
+  const MediaCounts counts = CountsOf(pieces);
+  const bool has_videos = counts[MediumKind::kVideo] != 0;
+  const bool has_audio = counts[MediumKind::kAudio] != 0;
   const bool is_packed =
       form == TextForm::kPackedBytes || form == TextForm::kPackedJson;
-  if (!videos.empty() && is_packed) {
+  if (has_videos && is_packed) {
     return DataFaultError(
         "video is not supported in a text of token ids; write the sample as a "
         "conversation or a document");
   }
-  if (!videos.empty() && videos_have_own_id_ && video_placeholder() < 0) {
+  if (has_videos && videos_have_own_id_ && video_placeholder() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("a video, and the tokenizer ", model_.tokenizer(),
                      " has no token ", VideoPlaceholder(model_),
                      " for its frames; give the tokenizer of the model's "
                      "checkpoint, or model.token_ids.video"));
   }
-  const bool in_video = !videos.empty() && !videos[0].with_audio.empty();
-  if (audios != 0 || in_video) {
+  const bool in_video = has_videos && !streams[0].with_audio.empty();
+  if (has_audio || in_video) {
     BALLAST_RETURN_IF_ERROR(CheckTakesAudio());
     if (is_packed || renderer_ != nullptr) {
       return DataFaultError(absl::StrCat(
@@ -276,95 +259,101 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
     }
   }
   if (IsLlavaVideo(images_)) {
-    BALLAST_RETURN_IF_ERROR(CheckLlavaVideos(sizes.size(), videos.size(),
-                                             form == TextForm::kConversation));
+    BALLAST_RETURN_IF_ERROR(
+        CheckLlavaVideos(counts, form == TextForm::kConversation));
   }
   if (form == TextForm::kPackedBytes) {
-    return ParsePacked(text, /*is_json=*/false, images);
+    return ParsePacked(text, /*is_json=*/false, pieces[MediumKind::kImage]);
   }
   std::string replaced;
   BALLAST_ASSIGN_OR_RETURN(text, ValidText(text, model_, &replaced));
   if (form == TextForm::kPackedJson) {
-    return ParsePacked(text, /*is_json=*/true, images);
+    return ParsePacked(text, /*is_json=*/true, pieces[MediumKind::kImage]);
   }
   // In a sample without videos, models whose images no keys describe take the
-  // mark of one for text.
-  const bool has_frames =
-      !videos.empty() || clips.has_value() || HasImageKeys(model_);
+  // mark of one for text; a model without audio takes `<audio>` for text.
+  const bool takes_audio = audio_ != nullptr;
+  const bool has_marks = has_videos || takes_audio || HasImageKeys(model_);
+  const auto in_order = [&](const MediaOrder& order) {
+    return InOrder(std::move(pieces), order);
+  };
+  std::vector<ImagePieces> media;
   if (form == TextForm::kDocument) {
     std::string marked(text);
-    if (has_frames) {
-      BALLAST_ASSIGN_OR_RETURN(
-          const std::vector<MediumKind> order,
-          MarkDocument(sizes.size(), videos.size(), &marked, clips));
-      images =
-          InOrder(std::move(images), VideoTexts(media), videos.size(), order);
+    if (has_marks) {
+      BALLAST_ASSIGN_OR_RETURN(const MediaOrder order,
+                               MarkMedia(counts, takes_audio, {&marked}));
+      media = in_order(order);
+    } else {
+      media = std::move(pieces[MediumKind::kImage]);
     }
-    return TokenizeDocument(marked, images);
+    return TokenizeDocument(marked, media);
   }
   if (renderer_ != nullptr) {
     BALLAST_ASSIGN_OR_RETURN(const SupervisedText rendered,
-                             Render(text, sizes.size(), videos.size()));
+                             Render(text, counts));
     if (!rendered.left_out.empty()) {
       return DataFaultError(absl::StrCat(
           rendered.left_out,
           ": the chat template leaves it out, so nothing would be learnt of "
           "it; wanted a template that writes it, or a sample without it"));
     }
-    return TokenizeRendered(rendered, sizes, videos, notes_turns);
+    return TokenizeRendered(rendered, sizes, streams, notes_turns);
   }
   BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
   for (const Turn& turn : turns) {
-    if (turn.audios == 0 || audios != 0) continue;
+    if (turn.audios == 0 || has_audio) continue;
     return DataFaultError(absl::StrCat(
         "turn ", turn.number,
         ": a part of type \"audio\" in a sample without audio; wanted the path "
         "of its file in the part, and a model that takes audio"));
   }
-  if (!videos.empty() && !videos[0].times.empty()) {
-    BALLAST_RETURN_IF_ERROR(AddTimes(videos[0].times, &turns));
+  if (has_videos && !streams[0].times.empty()) {
+    BALLAST_RETURN_IF_ERROR(AddTimes(streams[0].times, &turns));
   }
-  if (has_frames) {
-    BALLAST_ASSIGN_OR_RETURN(
-        const std::vector<MediumKind> order,
-        MarkTurns(sizes.size(), videos.size(), &turns, clips));
-    images =
-        InOrder(std::move(images), VideoTexts(media), videos.size(), order);
+  if (has_marks) {
+    BALLAST_ASSIGN_OR_RETURN(const MediaOrder order,
+                             MarkTurns(counts, takes_audio, &turns));
+    media = in_order(order);
+  } else {
+    media = std::move(pieces[MediumKind::kImage]);
   }
-  return TokenizeConversation(std::move(turns), images, /*record=*/nullptr,
+  return TokenizeConversation(std::move(turns), media, /*record=*/nullptr,
                               notes_turns);
 }
 
-absl::StatusOr<SupervisedText> ModelText::Render(absl::string_view json,
-                                                 size_t images,
-                                                 size_t videos) const {
+absl::StatusOr<SupervisedText> ModelText::Render(
+    absl::string_view json, const MediaCounts& media) const {
   if (renderer_ == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("model.chat_template: found ", model_.chat_template(),
                      "; wanted checkpoint, whose text can be rendered alone"));
   }
-  return RenderSupervised(*renderer_, turn_marks_, json, images > 0,
-                          videos > 0);
+  return RenderSupervised(*renderer_, turn_marks_, json,
+                          media[MediumKind::kImage] > 0,
+                          media[MediumKind::kVideo] > 0);
+}
+
+absl::StatusOr<std::vector<MediaMark>> ModelText::FindMarks(
+    const SupervisedText& rendered, const MediaCounts& media) const {
+  return FindMedia(rendered.text, media, images_.family().marks,
+                   VideoPlaceholder(model_));
 }
 
 absl::StatusOr<TextTokens> ModelText::TokenizeRendered(
     const SupervisedText& rendered, const SampleImages& sizes,
-    absl::Span<const VideoText> videos, bool notes_turns) const {
-  if (!videos.empty() && !videos[0].times.empty()) {
+    absl::Span<const StreamText> streams, bool notes_turns) const {
+  if (!streams.empty() && !streams[0].times.empty()) {
     return DataFaultError(
         "a video whose times LLaVA-Video's training code writes, which "
         "chat_template: checkpoint does not; wanted chat_template: chatml");
   }
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<ImagePieces> images,
-                           ImageTexts(sizes));
-  const ImageMarks& marks = images_.family().marks;
-  BALLAST_ASSIGN_OR_RETURN(
-      const std::vector<MediaMark> media,
-      FindMedia(rendered.text, images.size(), videos.size(), marks,
-                VideoPlaceholder(model_)));
-  return ballast::TokenizeRendered(rendered, media, images, VideoTexts(videos),
-                                   marks, model_.token_ids(), *tokenizer_,
-                                   notes_turns);
+  BALLAST_ASSIGN_OR_RETURN(const MediaPieces pieces, Pieces(sizes, streams));
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<MediaMark> marks,
+                           FindMarks(rendered, CountsOf(pieces)));
+  return ballast::TokenizeRendered(rendered, marks, pieces,
+                                   images_.family().marks, model_.token_ids(),
+                                   *tokenizer_, notes_turns);
 }
 
 absl::StatusOr<std::string> ModelText::WholeText(absl::string_view json,
@@ -378,13 +367,13 @@ absl::StatusOr<std::string> ModelText::WholeText(absl::string_view json,
             .status());
     return whole;
   }
-  BALLAST_ASSIGN_OR_RETURN(const SupervisedText rendered,
-                           Render(json, images, 0));
-  BALLAST_ASSIGN_OR_RETURN(
-      const std::vector<MediaMark> media,
-      FindMedia(rendered.text, images, 0, images_.family().marks, ""));
+  MediaCounts counts;
+  counts[MediumKind::kImage] = images;
+  BALLAST_ASSIGN_OR_RETURN(const SupervisedText rendered, Render(json, counts));
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<MediaMark> marks,
+                           FindMarks(rendered, counts));
   size_t done = 0;
-  for (const MediaMark& mark : media) {
+  for (const MediaMark& mark : marks) {
     absl::StrAppend(&whole, rendered.text.substr(done, mark.begin - done),
                     kImageMark);
     done = mark.end;
@@ -393,32 +382,24 @@ absl::StatusOr<std::string> ModelText::WholeText(absl::string_view json,
   return whole;
 }
 
-absl::StatusOr<std::vector<MediumKind>> ModelText::FindOrder(
-    absl::string_view text, TextForm form, size_t images, size_t videos,
-    size_t clips) const {
+absl::StatusOr<MediaOrder> ModelText::FindOrder(
+    absl::string_view text, TextForm form, const MediaCounts& media) const {
   std::string replaced;
   BALLAST_ASSIGN_OR_RETURN(text, ValidText(text, model_, &replaced));
-  // Of a model without audio `<audio>` is text.
-  const std::optional<size_t> marked_clips =
-      audio_ == nullptr ? std::nullopt : std::make_optional(clips);
+  const bool takes_audio = audio_ != nullptr;
   if (form == TextForm::kDocument) {
     std::string marked(text);
-    return MarkDocument(images, videos, &marked, marked_clips);
+    return MarkMedia(media, takes_audio, {&marked});
   }
   if (renderer_ == nullptr) {
     BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
-    return MarkTurns(images, videos, &turns, marked_clips);
+    return MarkTurns(media, takes_audio, &turns);
   }
-  BALLAST_ASSIGN_OR_RETURN(const SupervisedText rendered,
-                           Render(text, images, videos));
-  BALLAST_ASSIGN_OR_RETURN(
-      const std::vector<MediaMark> media,
-      FindMedia(rendered.text, images, videos, images_.family().marks,
-                VideoPlaceholder(model_)));
-  std::vector<MediumKind> order;
-  for (const MediaMark& mark : media) {
-    order.push_back(mark.is_video ? MediumKind::kVideo : MediumKind::kImage);
-  }
+  BALLAST_ASSIGN_OR_RETURN(const SupervisedText rendered, Render(text, media));
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<MediaMark> marks,
+                           FindMarks(rendered, media));
+  MediaOrder order;
+  for (const MediaMark& mark : marks) order.push_back(mark.kind);
   return order;
 }
 

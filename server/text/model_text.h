@@ -17,12 +17,12 @@
 #include "server/media/image_plan/image_family.h"
 #include "server/model/model_images.h"
 #include "server/text/conversation.h"
+#include "server/text/media_text.h"
 #include "server/text/positions.h"
 #include "server/text/template/rendered_text.h"
 #include "server/text/template/template_renderer.h"
 #include "server/text/text_token.h"
 #include "server/text/token_writer.h"
-#include "server/text/video_text.h"
 
 namespace ballast {
 
@@ -60,10 +60,9 @@ class ModelText {
       std::unique_ptr<const TemplateRenderer> renderer = nullptr,
       std::shared_ptr<const ImageRecipe> recipe = nullptr);
 
-  // The tokens of a sample's text before any limit. `images` are in order;
-  // `media`: its videos, then its clips of audio, which are where their marks
-  // are. Building and
-  // measuring both start here, so they cannot disagree. Errors:
+  // The tokens of a sample's text before any limit. `images` and `streams`
+  // (MediaText::texts) are in order, each kind where its marks are. Building
+  // and measuring both start here, so they cannot disagree. Errors:
   // INVALID_ARGUMENT (text that is not of `form`, or not UTF-8 if that is an
   // error; turns that the template does not render; another number of marks
   // than images or videos; an image that cannot be planned; a spelled-out
@@ -72,32 +71,30 @@ class ModelText {
   // of the assistant's turns do.
   absl::StatusOr<TextTokens> Tokenize(absl::string_view text, TextForm form,
                                       const SampleImages& images,
-                                      absl::Span<const VideoText> media = {},
+                                      absl::Span<const StreamText> streams = {},
                                       bool notes_turns = false) const;
 
   // A conversation as the checkpoint's template writes it; of a model with
   // another template FAILED_PRECONDITION. Errors: as RenderSupervised.
-  absl::StatusOr<SupervisedText> Render(absl::string_view json, size_t images,
-                                        size_t videos) const;
+  absl::StatusOr<SupervisedText> Render(absl::string_view json,
+                                        const MediaCounts& media) const;
 
   // The tokens of what Render gave; Tokenize does both, and refuses a text that
   // leaves something out. Errors: as Tokenize.
   absl::StatusOr<TextTokens> TokenizeRendered(
       const SupervisedText& rendered, const SampleImages& images,
-      absl::Span<const VideoText> videos = {}, bool notes_turns = false) const;
+      absl::Span<const StreamText> streams = {},
+      bool notes_turns = false) const;
 
   // The text of a conversation without videos, with an image mark for each of
   // its images: for comparing templates. Errors: as Tokenize.
   absl::StatusOr<std::string> WholeText(absl::string_view json,
                                         size_t images) const;
 
-  // The order of a sample's media in its text; `clips` counts the audio that
-  // has marks. Errors: as Tokenize, as far as texts and marks go.
-  absl::StatusOr<std::vector<MediumKind>> FindOrder(absl::string_view text,
-                                                    TextForm form,
-                                                    size_t images,
-                                                    size_t videos,
-                                                    size_t clips) const;
+  // The order of a sample's media in its text, all of which have marks. Errors:
+  // as Tokenize, as far as texts and marks go.
+  absl::StatusOr<MediaOrder> FindOrder(absl::string_view text, TextForm form,
+                                       const MediaCounts& media) const;
 
   // Writes the position ids of a sample's ids to `out`, [position_axes,
   // ids.size()]. `videos`: one grid for each run of videos, where these have
@@ -119,7 +116,11 @@ class ModelText {
 
   absl::StatusOr<std::vector<ImagePieces>> ImageTexts(
       const SampleImages& images) const;
-  std::vector<ImagePieces> VideoTexts(absl::Span<const VideoText> videos) const;
+  // Those of all media, in order.
+  absl::StatusOr<MediaPieces> Pieces(
+      const SampleImages& images, absl::Span<const StreamText> streams) const;
+  absl::StatusOr<std::vector<MediaMark>> FindMarks(
+      const SupervisedText& rendered, const MediaCounts& media) const;
   absl::StatusOr<TextTokens> TokenizeConversation(
       std::vector<Turn> turns, absl::Span<const ImagePieces> images,
       std::string* record = nullptr, bool notes_turns = false) const;

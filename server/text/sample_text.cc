@@ -68,7 +68,7 @@ absl::StatusOr<FieldedText> TokenizeFielded(absl::string_view text,
                                             TextForm form,
                                             const SampleImages& images,
                                             const TextOptions& options,
-                                            absl::Span<const VideoText> videos,
+                                            absl::Span<const StreamText> videos,
                                             const TextFields& fields) {
   const bool notes_turns = std::any_of(
       fields.specs.begin(), fields.specs.end(), [](const FieldSpec& spec) {
@@ -99,7 +99,7 @@ absl::StatusOr<FieldedText> TokenizeFielded(absl::string_view text,
 absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
                                      const SampleImages& images,
                                      const TextOptions& options,
-                                     absl::Span<const VideoText> videos,
+                                     absl::Span<const StreamText> videos,
                                      const TextFields& fields) {
   BALLAST_ASSIGN_OR_RETURN(
       FieldedText built,
@@ -231,7 +231,7 @@ absl::StatusOr<MeasuredText> MeasurePair(absl::string_view chosen,
 absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
                                          const SampleImages& images,
                                          const TextOptions& options,
-                                         absl::Span<const VideoText> videos,
+                                         absl::Span<const StreamText> videos,
                                          const TextFields& fields) {
   BALLAST_ASSIGN_OR_RETURN(
       FieldedText fielded,

@@ -9,10 +9,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
+#include "server/text/media_text.h"
 #include "server/text/model_text.h"
 #include "server/text/sample_fields.h"
 #include "server/text/text_token.h"
-#include "server/text/video_text.h"
 
 namespace ballast {
 
@@ -31,7 +31,7 @@ struct TextOptions {
 absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
                                      const SampleImages& images,
                                      const TextOptions& options,
-                                     absl::Span<const VideoText> videos = {},
+                                     absl::Span<const StreamText> videos = {},
                                      const TextFields& fields = {});
 
 // Builds the texts of a preference pair, two conversations as BuildText reads
@@ -66,7 +66,7 @@ struct MeasuredText {
 // BuildText.
 absl::StatusOr<MeasuredText> MeasureText(
     absl::string_view text, TextForm form, const SampleImages& images,
-    const TextOptions& options, absl::Span<const VideoText> videos = {},
+    const TextOptions& options, absl::Span<const StreamText> videos = {},
     const TextFields& fields = {});
 
 // Likewise of BuildPair.

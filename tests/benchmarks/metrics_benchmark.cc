@@ -41,7 +41,7 @@ void BM_Clock(benchmark::State& state) {
 }
 
 void BM_Counter(benchmark::State& state) {
-  for (auto _ : state) Instruments().vision.images.Add();
+  for (auto _ : state) Instruments().vision.media[MediumKind::kImage].Add();
 }
 
 void BM_Histogram(benchmark::State& state) {
@@ -103,8 +103,8 @@ void BM_Sample(benchmark::State& state) {
       const absl::Duration resize = absl::FromChrono(busy);
       instruments.decode.Record(Stopwatch::Since(start) - resize);
       instruments.resize.Record(resize);
-      instruments.image_bytes.Add(200'000);
-      instruments.vision.images.Add();
+      instruments.media_bytes.Add(200'000);
+      instruments.vision.media[MediumKind::kImage].Add();
     }
     ActiveSample work;
     work.module = v1::MODULE_LANGUAGE;

@@ -88,8 +88,10 @@ void ReadTar(absl::string_view bytes, const EnergonFields& fields) {
     Must(again.ok() && *again == **sample);
     const auto content = ReadEnergonContent(&*file, **sample, fields);
     if (!content.ok()) continue;
-    for (const EnergonPart& image : content->images) {
-      Must(image.data + image.size <= bytes.size());
+    for (const MediumParts<EnergonPart>& medium : content->media) {
+      for (const EnergonPart& part : medium.parts) {
+        Must(part.data + part.size <= bytes.size());
+      }
     }
   }
 }

@@ -44,14 +44,11 @@ void Read(const std::string& tar) {
     if (!found.fault.ok()) continue;
     // Ranges reported as inside the file must be readable.
     Must(file->ReadAt(found.text.data, found.text.size).ok());
-    for (const TarMember& image : found.images) {
-      Must(file->ReadAt(image.data, image.size).ok());
-      Must(ParseMemberName(image.name).key == found.key);
-    }
-    for (const WebDatasetVideo& video : found.videos) {
-      Must(!video.parts.empty());
-      for (const TarMember& member : video.parts) {
+    for (const MediumParts<TarMember>& medium : found.media) {
+      Must(!medium.parts.empty());
+      for (const TarMember& member : medium.parts) {
         Must(file->ReadAt(member.data, member.size).ok());
+        Must(ParseMemberName(member.name).key == found.key);
       }
     }
     // Reads the sample again as serving does.

@@ -497,8 +497,8 @@ TEST_F(AudioTest, TheIndexRefusesWhatCannotBeHeard) {
   EXPECT_EQ(report.samples, Data(false).samples.size());
   uint64_t clips = 0;
   for (const Said& said : Data(false).samples) clips += said.clips.size();
-  EXPECT_EQ(report.clips, clips);
-  EXPECT_EQ(report.videos, 0u);
+  EXPECT_EQ(report.media[MediumKind::kAudio], clips);
+  EXPECT_EQ(report.media[MediumKind::kVideo], 0u);
   std::vector<std::string> reasons;
   for (const BadSample& bad : report.bad) reasons.push_back(bad.reason);
   EXPECT_THAT(
@@ -506,8 +506,8 @@ TEST_F(AudioTest, TheIndexRefusesWhatCannotBeHeard) {
       ElementsAre(HasSubstr("cut.wav"),
                   AllOf(HasSubstr("audio 0"), HasSubstr("wanted a longer one")),
                   HasSubstr("words.wav"), HasSubstr("gone.wav"),
-                  HasSubstr("1 <audio> marks, the sample has 0 images and 0 "
-                            "videos and 0 clips"),
+                  HasSubstr("1 <audio> marks, the sample has 0 images, 0 "
+                            "videos, 0 clips"),
                   HasSubstr("the sample has 1 images")));
 }
 

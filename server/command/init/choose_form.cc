@@ -223,9 +223,10 @@ Tried Try(const Form& form, absl::Span<const RawRecord> records) {
         paths.push_back(use.path);
       }
     }
-    uint64_t videos = 0, clips = 0;
+    MediaCounts media;
+    media[MediumKind::kImage] = sample.images.size();
     for (const CookedSample::Video& video : sample.videos) {
-      ++(video.is_audio ? clips : videos);
+      ++media[video.is_audio ? MediumKind::kAudio : MediumKind::kVideo];
       for (const auto& part : video.parts) {
         if (const auto* path = std::get_if<std::string>(&part)) {
           trial.paths.push_back(*path);
@@ -237,12 +238,7 @@ Tried Try(const Form& form, absl::Span<const RawRecord> records) {
         trial.paths.push_back(*path);
       }
     }
-    trial.with_images += sample.images.empty() ? 0 : 1;
-    trial.most_images =
-        std::max<uint64_t>(trial.most_images, sample.images.size());
-    trial.with_videos += videos > 0 ? 1 : 0;
-    trial.with_clips += clips > 0 ? 1 : 0;
-    trial.most_clips = std::max(trial.most_clips, clips);
+    trial.media.Add(media);
     trial.most_text = std::max<uint64_t>(trial.most_text, sample.text.size());
   }
   if (trial.good > 0) {

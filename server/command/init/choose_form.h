@@ -7,6 +7,7 @@
 
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
+#include "server/command/init/data_tree.h"
 #include "server/data/record_parser.h"
 
 namespace ballast {
@@ -27,11 +28,7 @@ struct FormTrial {
   // does not read.
   std::vector<std::string> unread;
   // Of those that it explains.
-  uint64_t with_images = 0;
-  uint64_t most_images = 0;
-  uint64_t with_videos = 0;
-  uint64_t with_clips = 0;
-  uint64_t most_clips = 0;
+  SeenMedia media;
   uint64_t most_text = 0;
   std::vector<std::string> paths;  // of media
   // What it makes of the first record: its text with the places of images, and

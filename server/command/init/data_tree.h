@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_COMMAND_INIT_DATA_TREE_H_
 #define BALLAST_SERVER_COMMAND_INIT_DATA_TREE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -13,11 +14,32 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
+#include "server/sample/medium_kind.h"
 
 namespace ballast {
 
 // Facts from which `ballast-server init` decides. Values; paths are as the
 // configuration shall name them.
+
+// The media of the samples that were read, by kind.
+struct SeenMedia {
+  MediaCounts with;  // samples with such media
+  MediaCounts most;  // in one sample
+
+  void Add(const MediaCounts& of_sample) {
+    ForEachKind([&](MediumKind kind) {
+      with[kind] += of_sample[kind] > 0 ? 1 : 0;
+      most[kind] = std::max(most[kind], of_sample[kind]);
+    });
+  }
+  // Of several files.
+  void Join(const SeenMedia& other) {
+    ForEachKind([&](MediumKind kind) {
+      with[kind] += other.with[kind];
+      most[kind] = std::max(most[kind], other.most[kind]);
+    });
+  }
+};
 
 // Files of one folder that form a source.
 struct SeenFiles {
@@ -70,17 +92,11 @@ struct SeenFiles {
   // Lines of JSON to be written, of which the source consists: of images with a
   // text each.
   std::string lines;
-  // Samples with images among those read, and the largest number of images and
-  // bytes of text in one of them.
-  uint64_t with_images = 0;
-  uint64_t most_images = 0;
+  // Of the samples read, and the most bytes of text in one of them.
+  SeenMedia media;
   uint64_t most_text = 0;
-  uint64_t with_videos = 0;
-  // Likewise with clips of audio.
-  uint64_t with_clips = 0;
-  uint64_t most_clips = 0;
-  // jsonl, parquet: the folders below which every image, video and clip was
-  // found that records name by a path, in the order of media_root; and those of
+  // jsonl, parquet: the folders below which every medium was found that records
+  // name by a path, in the order of media_root; and those of
   // them that are outside of the folder that was looked at.
   std::vector<std::string> media_roots;
   std::vector<std::string> roots_outside;

@@ -205,12 +205,9 @@ class Decider {
 
   absl::StatusOr<Setup> Decide() {
     if (seen_.files.empty()) return NoSource();
-    for (const SeenFiles& files : seen_.files) {
-      with_images_ += files.with_images;
-      with_videos_ += files.with_videos;
-      with_clips_ += files.with_clips;
-    }
-    BALLAST_ASSIGN_OR_RETURN(model_, ChooseModel(seen_.model, with_clips_ > 0));
+    for (const SeenFiles& files : seen_.files) media_.Join(files.media);
+    BALLAST_ASSIGN_OR_RETURN(
+        model_, ChooseModel(seen_.model, media_.with[MediumKind::kAudio] > 0));
     ChooseOwnTemplate();
     text_.Line(
         absl::StrCat("# A Ballast job over ", seen_.folder,
@@ -358,9 +355,7 @@ class Decider {
         text_.Line("    energon: {crude: webdataset}",
                    "samples as tars have them");
       }
-      most_images_ = std::max(most_images_, files.most_images);
       most_text_ = std::max(most_text_, files.most_text);
-      most_clips_ = std::max(most_clips_, files.most_clips);
       setup_.found.push_back(absl::StrCat(name, ": ", GetName(files.format),
                                           " ", files.path, ", ",
                                           SamplesText(files)));
@@ -452,8 +447,9 @@ class Decider {
   void Batch() {
     const uint64_t micro = kSamplesOfRank * ranks();
     // Half again what the samples that were read could take, as a power of two.
-    const uint64_t longest = most_images_ * model_.most_image_tokens +
-                             most_clips_ * model_.clip_tokens + most_text_ + 64;
+    const uint64_t longest =
+        media_.most[MediumKind::kImage] * model_.most_image_tokens +
+        media_.most[MediumKind::kAudio] * model_.clip_tokens + most_text_ + 64;
     uint64_t tokens = 4096;
     while (tokens < longest + longest / 2 && tokens < (uint64_t{1} << 24)) {
       tokens *= 2;
@@ -473,24 +469,27 @@ class Decider {
   void Topology() {
     const std::string dp = absl::StrCat(": {dp: ", ranks(), "}, ");
     std::string encoders;
-    const bool hears = with_clips_ > 0 && model_.clip_tokens > 0;
-    const uint64_t seen = with_images_ + with_videos_;
-    if (model_.most_image_tokens > 0 && (seen > 0 || !hears)) {
+    const auto takes = [this](MediumKind kind) {
+      return (kind == MediumKind::kAudio ? model_.clip_tokens
+                                         : model_.most_image_tokens) > 0;
+    };
+    const bool hears =
+        media_.with[MediumKind::kAudio] > 0 && takes(MediumKind::kAudio);
+    const uint64_t seen =
+        media_.with[MediumKind::kImage] + media_.with[MediumKind::kVideo];
+    if (takes(MediumKind::kImage) && (seen > 0 || !hears)) {
       absl::StrAppend(&encoders, "vision", dp);
     }
     if (hears) absl::StrAppend(&encoders, "audio", dp);
-    const auto unheard = [this](uint64_t samples, absl::string_view media) {
+    for (const MediumKind kind :
+         {MediumKind::kAudio, MediumKind::kImage, MediumKind::kVideo}) {
+      const uint64_t samples = media_.with[kind];
+      if (samples == 0 || takes(kind)) continue;
       setup_.unsure.push_back(absl::StrCat(
-          Counted(samples, "sample"), " of those read with ", media,
+          Counted(samples, "sample"), " of those read with ",
+          WordsOf(kind).many,
           ", which the profile does not take: they are bad samples; name "
           "another model with --model-dir, or leave out their sources"));
-    };
-    if (with_clips_ > 0 && !hears) unheard(with_clips_, "clips of audio");
-    if (with_images_ > 0 && model_.most_image_tokens == 0) {
-      unheard(with_images_, "images");
-    }
-    if (with_videos_ > 0 && model_.most_image_tokens == 0) {
-      unheard(with_videos_, "videos");
     }
     text_.Line("topology:");
     text_.Line(absl::StrCat("  modules: {", encoders,
@@ -519,8 +518,10 @@ class Decider {
     if (model_.has_costs) {
       text_.Line("balance:");
       text_.Line(
-          absl::StrCat("  cost: {model: ", Quoted(seen_.model.folder),
-                       with_clips_ > 0 ? ", audio: {linear: 1}" : "", "}"),
+          absl::StrCat(
+              "  cost: {model: ", Quoted(seen_.model.folder),
+              media_.with[MediumKind::kAudio] > 0 ? ", audio: {linear: 1}" : "",
+              "}"),
           "what a sample costs, by config.json");
     }
     uint64_t memory = 8 * kGiB;
@@ -556,13 +557,8 @@ class Decider {
   Text text_;
   Setup setup_;
   std::set<std::string> names_;
-  uint64_t most_images_ = 0;
+  SeenMedia media_;
   uint64_t most_text_ = 0;
-  uint64_t most_clips_ = 0;
-  // Samples among those read.
-  uint64_t with_images_ = 0;
-  uint64_t with_videos_ = 0;
-  uint64_t with_clips_ = 0;
 };
 
 }  // namespace

@@ -300,11 +300,7 @@ class Looker {
     seen_->for_own_template = trial.for_own_template;
     seen_->first_for_own_template = trial.first_for_own_template;
     seen_->pairs = 0;
-    seen_->with_images = trial.with_images;
-    seen_->most_images = trial.most_images;
-    seen_->with_videos = trial.with_videos;
-    seen_->with_clips = trial.with_clips;
-    seen_->most_clips = trial.most_clips;
+    seen_->media = trial.media;
     seen_->most_text = trial.most_text;
     media_ = 0;
     missing_.clear();
@@ -329,19 +325,9 @@ class Looker {
     }
   }
 
-  struct Media {
-    uint64_t images = 0;
-    uint64_t videos = 0;
-    uint64_t clips = 0;  // of audio
-  };
-
-  template <typename Sample>
-  static Media GetMedia(const Sample& sample) {
-    return {sample.images.size(), sample.videos.size(), sample.clips.size()};
-  }
-
   // A sample that was read: `fault` is the first thing wrong with it.
-  void Count(const absl::Status& fault, const Media& media, uint64_t text) {
+  void Count(const absl::Status& fault, const MediaCounts& media,
+             uint64_t text) {
     ++seen_->looked_at;
     if (GetBadKind(fault) == kForOwnTemplate) {
       if (++seen_->for_own_template == 1) {
@@ -353,11 +339,7 @@ class Looker {
       Bad(fault.message());
       return;
     }
-    seen_->with_images += media.images > 0 ? 1 : 0;
-    seen_->most_images = std::max(seen_->most_images, media.images);
-    seen_->with_videos += media.videos > 0 ? 1 : 0;
-    seen_->with_clips += media.clips > 0 ? 1 : 0;
-    seen_->most_clips = std::max(seen_->most_clips, media.clips);
+    seen_->media.Add(media);
     seen_->most_text = std::max(seen_->most_text, text);
   }
 
@@ -406,11 +388,12 @@ class Looker {
         BALLAST_ASSIGN_OR_RETURN(
             const std::string text,
             file.ReadAt(sample->text.data, sample->text.size));
-        fault = CheckTurns(text, sample->images.size(),
-                           /*says_places=*/sample->videos.empty());
+        const MediaCounts counts = CountKinds(sample->media);
+        fault = CheckTurns(text, counts[MediumKind::kImage],
+                           /*says_places=*/counts[MediumKind::kVideo] == 0);
       }
       Count(Annotate(fault, absl::StrCat("sample ", sample->key)),
-            GetMedia(*sample), sample->text.size);
+            CountKinds(sample->media), sample->text.size);
     }
   }
 
@@ -445,7 +428,11 @@ class Looker {
                            /*says_places=*/sample->videos.empty());
       }
       const std::string place = absl::StrCat(what, " ", line->number);
-      Count(Annotate(fault, place), sample.ok() ? GetMedia(*sample) : Media(),
+      Count(Annotate(fault, place),
+            sample.ok()
+                ? MediaCounts{{sample->images.size(), sample->videos.size(),
+                               sample->clips.size()}}
+                : MediaCounts(),
             line->length);
       if (!sample.ok()) continue;
       std::vector<std::string> files = sample->images;
@@ -524,9 +511,9 @@ class Looker {
                                                   /*says_places=*/false)
                                      : row.status();
       Count(Annotate(fault, absl::StrCat("row ", i + 1)),
-            row.ok() ? Media{row->images.size(), row->videos.size(),
-                             row->audios.size()}
-                     : Media(),
+            row.ok() ? MediaCounts{{row->images.size(), row->videos.size(),
+                                    row->audios.size()}}
+                     : MediaCounts(),
             row.ok() ? row->text.size() : 0);
       if (!row.ok()) continue;
       std::vector<std::string> paths;
@@ -566,7 +553,7 @@ class Looker {
     return end == real.npos ? "" : real.substr(0, end);
   }
 
-  // Notes below which candidates the images and clips of the sample at `place`
+  // Notes below which candidates the media of the sample at `place`
   // are.
   void FindMedia(const std::vector<std::string>& files,
                  absl::string_view place) {

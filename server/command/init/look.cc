@@ -86,11 +86,9 @@ SeenFiles GetFiles(const EnergonFolder& folder, v1::Split split,
   files.looked_at = sizes.looked_at;
   files.for_own_template = sizes.for_own_template;
   files.first_for_own_template = sizes.first_for_own_template;
-  files.with_images = sizes.with_images;
-  files.most_images = sizes.most_images > 0 ? sizes.most_images : 1;
-  files.with_videos = sizes.with_videos;
-  files.with_clips = sizes.with_clips;
-  files.most_clips = sizes.most_clips;
+  files.media = sizes.media;
+  uint64_t& most_images = files.media.most[MediumKind::kImage];
+  most_images = std::max<uint64_t>(most_images, 1);
   files.most_text = sizes.most_text;
   return files;
 }
@@ -570,8 +568,9 @@ class TreeLooker {
     files.form->set_name("caption");
     files.form->add_images("image");
     files.form->set_text("text");
-    files.explained = files.looked_at = files.with_images = files.samples;
-    files.most_images = 1;
+    files.explained = files.looked_at = files.samples;
+    files.media.with[MediumKind::kImage] = files.samples;
+    files.media.most[MediumKind::kImage] = 1;
     files.files = 1;
     files.bytes = files.lines.size();
     files.media_roots = {Named(folder, config_folder_)};

@@ -182,11 +182,12 @@ absl::Status CheckNoTwins(const EnergonTarSample& sample) {
 
 absl::Status CheckBytes(const EnergonContent& content) {
   uint64_t bytes = content.text.size();
-  for (const EnergonPart& image : content.images) {
-    if (image.size > kMaxSampleBytes - bytes) {
+  for (const MediumParts<EnergonPart>& image : content.media) {
+    if (image.kind != MediumKind::kImage) continue;
+    if (image.parts[0].size > kMaxSampleBytes - bytes) {
       return Fault("over ", kMaxSampleBytes, " bytes in all");
     }
-    bytes += image.size;
+    bytes += image.parts[0].size;
   }
   return absl::OkStatus();
 }
@@ -211,21 +212,16 @@ absl::StatusOr<EnergonContent> ReadCrude(FileView file,
   content.text_format = found->text_format;
   BALLAST_ASSIGN_OR_RETURN(content.text,
                            file.ReadAt(found->text.data, found->text.size));
-  for (const TarMember& image : found->images) {
-    content.images.push_back({image.name, image.data, image.size});
-  }
-  for (const WebDatasetVideo& video : found->videos) {
-    EnergonVideo& to = content.videos.emplace_back();
-    to.is_list = video.is_list;
-    for (const TarMember& member : video.parts) {
+  for (const MediumParts<TarMember>& medium : found->media) {
+    MediumParts<EnergonPart>& to = content.media.emplace_back();
+    to.kind = medium.kind;
+    to.is_list = medium.is_list;
+    for (const TarMember& member : medium.parts) {
       to.parts.push_back({member.name, member.data, member.size});
     }
   }
-  for (const TarMember& clip : found->clips) {
-    content.clips.push_back({clip.name, clip.data, clip.size});
-  }
-  // With videos the text's marks are counted when it is measured.
-  if (!content.videos.empty()) return content;
+  // With a video the text's marks are counted when it is measured.
+  if (CountKinds(content.media)[MediumKind::kVideo] != 0) return content;
   absl::Status status;
   if (content.text_format == RawSample::TextFormat::kConversation) {
     status = CheckConversation(content.text);
@@ -238,9 +234,8 @@ absl::StatusOr<EnergonContent> ReadCrude(FileView file,
 
 // The images or frames of a part that is a pickled list: of each item one, or
 // its own.
-absl::StatusOr<std::vector<EnergonVideo>> ReadPickled(const FileView& file,
-                                                      const EnergonPart& part,
-                                                      bool of_lists) {
+absl::StatusOr<std::vector<MediumParts<EnergonPart>>> ReadPickled(
+    const FileView& file, const EnergonPart& part, bool of_lists) {
   auto list = ReadPickledList(file, {part.data, part.size});
   if (!list.ok()) return Annotate(list.status(), Printable(part.name));
   if (!list->items.empty() && list->has_lists != of_lists) {
@@ -248,10 +243,11 @@ absl::StatusOr<std::vector<EnergonVideo>> ReadPickled(const FileView& file,
                  list->has_lists ? "lists" : "bytes", "; wanted one of ",
                  of_lists ? "lists of frames, one a video" : "images");
   }
-  std::vector<EnergonVideo> items;
+  std::vector<MediumParts<EnergonPart>> items;
   for (const std::vector<ByteRange>& ranges : list->items) {
-    EnergonVideo& item = items.emplace_back();
-    item.is_list = true;
+    MediumParts<EnergonPart>& item = items.emplace_back();
+    item.kind = of_lists ? MediumKind::kVideo : MediumKind::kImage;
+    item.is_list = of_lists;
     for (const ByteRange& range : ranges) {
       item.parts.push_back({absl::StrCat(part.name, "[", items.size() - 1, "]"),
                             range.offset, range.size});
@@ -273,6 +269,41 @@ bool EndsWithAny(absl::string_view part,
   return std::find(endings.begin(), endings.end(), ending) != endings.end();
 }
 
+// A field of Megatron-Bridge's ChatMLWebdataset with media.
+struct ChatMlField {
+  const char* name;
+  MediumKind kind;
+  // Endings of a part that is a pickled list of them.
+  std::initializer_list<absl::string_view> lists;
+};
+
+constexpr ChatMlField kChatMlFields[] = {
+    {"imgs", MediumKind::kImage, {"jpgs"}},
+    {"videos", MediumKind::kVideo, {"videos", "mp4s"}},
+    {"audio", MediumKind::kAudio, {}},
+};
+
+absl::Status AddMedia(const FileView& file, const EnergonPart& part,
+                      const ChatMlField& field, EnergonContent* content) {
+  if (EndsWithAny(part.name, field.lists)) {
+    BALLAST_ASSIGN_OR_RETURN(
+        std::vector<MediumParts<EnergonPart>> items,
+        ReadPickled(file, part, field.kind == MediumKind::kVideo));
+    for (MediumParts<EnergonPart>& item : items) {
+      content->media.push_back(std::move(item));
+    }
+    return absl::OkStatus();
+  }
+  if (field.kind == MediumKind::kAudio &&
+      !EndsWithAny(part.name, {"wav", "flac", "mp3", "ogg", "opus", "m4a"})) {
+    return Fault("part ", Printable(part.name),
+                 ": audio in a pickled list or of another format is not "
+                 "read; wanted wav, flac, mp3, ogg, opus or m4a");
+  }
+  content->media.push_back({field.kind, {part}});
+  return absl::OkStatus();
+}
+
 // A sample of Megatron-Bridge's ChatMLWebdataset.
 absl::StatusOr<EnergonContent> ReadChatMl(FileView file,
                                           const EnergonTarSample& sample,
@@ -283,40 +314,18 @@ absl::StatusOr<EnergonContent> ReadChatMl(FileView file,
   if (absl::StartsWith(absl::StripLeadingAsciiWhitespace(content.text), "[")) {
     content.text = absl::StrCat("{\"messages\":", content.text, "}");
   }
-  if (const EnergonPart* part = reader.FindPart("audio")) {
-    if (EndsWithAny(part->name, {"wav", "flac", "mp3", "ogg", "opus", "m4a"})) {
-      content.clips.push_back(*part);
-    } else {
-      return Fault("part ", Printable(part->name),
-                   ": audio in a pickled list or of another format is not "
-                   "read; wanted wav, flac, mp3, ogg, opus or m4a");
-    }
+  for (const ChatMlField& field : kChatMlFields) {
+    const EnergonPart* part = reader.FindPart(field.name);
+    if (part == nullptr) continue;
+    BALLAST_RETURN_IF_ERROR(AddMedia(file, *part, field, &content));
   }
-  if (const EnergonPart* part = reader.FindPart("imgs")) {
-    if (!EndsWithAny(part->name, {"jpgs"})) {
-      content.images.push_back(*part);
-    } else {
-      BALLAST_ASSIGN_OR_RETURN(std::vector<EnergonVideo> images,
-                               ReadPickled(file, *part, /*of_lists=*/false));
-      for (EnergonVideo& image : images) {
-        content.images.push_back(std::move(image.parts[0]));
-      }
-    }
-  }
-  if (const EnergonPart* part = reader.FindPart("videos")) {
-    if (EndsWithAny(part->name, {"videos", "mp4s"})) {
-      BALLAST_ASSIGN_OR_RETURN(content.videos,
-                               ReadPickled(file, *part, /*of_lists=*/true));
-    } else {
-      content.videos.push_back({{*part}});
-    }
-  }
-  if (content.images.size() > kMaxImages ||
-      content.videos.size() > kMaxVideos) {
+  const MediaCounts counts = CountKinds(content.media);
+  if (counts[MediumKind::kImage] > kMaxImages ||
+      counts[MediumKind::kVideo] > kMaxVideos) {
     return Fault("over ", kMaxImages, " images or ", kMaxVideos, " videos");
   }
-  // With videos the text's marks are counted when it is measured.
-  if (content.videos.empty()) {
+  // With a video the text's marks are counted when it is measured.
+  if (counts[MediumKind::kVideo] == 0) {
     BALLAST_RETURN_IF_ERROR(CheckConversation(content.text));
   }
   BALLAST_RETURN_IF_ERROR(CheckBytes(content));
@@ -347,11 +356,8 @@ absl::StatusOr<EnergonContent> ReadEnergonContent(
   const bool has_question = is_video || fields.type == EnergonType::kVqa;
   BALLAST_ASSIGN_OR_RETURN(const EnergonPart medium,
                            reader.Medium(is_video ? "video" : "image"));
-  if (is_video) {
-    content.videos.push_back({{medium}});
-  } else {
-    content.images.push_back(medium);
-  }
+  content.media.push_back(
+      {is_video ? MediumKind::kVideo : MediumKind::kImage, {medium}});
   std::string question;
   if (has_question) {
     BALLAST_ASSIGN_OR_RETURN(question, reader.Text("context"));
@@ -366,7 +372,7 @@ absl::StatusOr<EnergonContent> ReadEnergonContent(
   turns.AddTurn("assistant", answer);
   BALLAST_ASSIGN_OR_RETURN(
       content.text,
-      std::move(turns).Finish(content.images.size(), content.videos.size()));
+      std::move(turns).Finish(is_video ? 0 : 1, is_video ? 1 : 0));
   if (!is_video) BALLAST_RETURN_IF_ERROR(CheckConversation(content.text));
   BALLAST_RETURN_IF_ERROR(CheckBytes(content));
   return content;

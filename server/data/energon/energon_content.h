@@ -8,25 +8,17 @@
 #include "server/data/energon/energon_folder.h"
 #include "server/data/energon/energon_tar.h"
 #include "server/files/file.h"
+#include "server/sample/medium_kind.h"
 #include "server/sample/sample_source.h"
 
 namespace ballast {
 
-// A video: a part, or the parts that are the pictures of a list.
-struct EnergonVideo {
-  std::vector<EnergonPart> parts;  // at least one
-  bool is_list = false;
-};
-
-// A sample of an Energon folder: its text, read, and where its images and
-// videos are.
+// A sample of an Energon folder: its text, read, and where its media are.
 struct EnergonContent {
   RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
   std::string text;
-  // In the order in which the text refers to them.
-  std::vector<EnergonPart> images;
-  std::vector<EnergonVideo> videos;
-  std::vector<EnergonPart> clips;  // of audio
+  // Kind by kind, each in the order in which the text refers to them.
+  std::vector<MediumParts<EnergonPart>> media;
 };
 
 // Reads the text of `sample`, whose parts are in `file`. `lists` and `audios`

@@ -139,9 +139,10 @@ class EnergonScan {
   absl::Status AddSample(EnergonTarSample sample) {
     BALLAST_ASSIGN_OR_RETURN(
         EnergonContent content,
-        ReadEnergonContent(&file_, sample, folder_.fields,
-                           scanner_.options().read_video != nullptr,
-                           scanner_.options().read_audio != nullptr));
+        ReadEnergonContent(
+            &file_, sample, folder_.fields,
+            scanner_.options().read[MediumKind::kVideo] != nullptr,
+            scanner_.options().read[MediumKind::kAudio] != nullptr));
     Record record =
         GetTarRecord(sample, content, std::move(content.text), scanner_.name());
     BALLAST_RETURN_IF_ERROR(CheckPlaces(record));

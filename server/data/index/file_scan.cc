@@ -41,13 +41,13 @@ bool IsBzip2(Bytes head) {
           absl::EndsWith(head, "\x17\x72\x45\x38\x50\x90"));
 }
 
-// Appends `record` and its images.
-void Keep(IndexSampleRecord record, const ImageFactsView& images,
-          std::vector<IndexSampleRecord>* records, ImageFacts* all_images) {
+// Appends `record` and the facts of its media.
+void Keep(IndexSampleRecord record, const MediaFactsView& facts,
+          std::vector<IndexSampleRecord>* records, MediaFacts* all_facts) {
   record.file = 0;
-  record.first_image = all_images->sizes.size();
-  record.num_images = static_cast<uint32_t>(images.sizes.size()) & 0x7FFFFFFF;
-  all_images->Append(images, records->size());
+  record.first_image = all_facts->sizes.size();
+  record.num_images = static_cast<uint32_t>(facts.sizes.size()) & 0x7FFFFFFF;
+  all_facts->Append(facts, records->size());
   records->push_back(record);
 }
 
@@ -109,14 +109,14 @@ absl::Status FileScanner::AddRecord(Record record, const File& file,
   sample.fields = std::move(record.fields);
   sample.known_tokens = record.known_tokens;
   if (options_->read_audio_in_video) {
-    std::vector<uint32_t> before;
-    const size_t videos = record.count(MediumKind::kVideo);
-    const size_t clips = record.count(MediumKind::kAudio);
-    if (options_->order_clips && videos > 0 && clips > 0) {
-      before = options_->order_clips(sample, record.count(MediumKind::kImage),
-                                     videos, clips);
+    MediaCounts counts;
+    for (const RecordMedium& medium : record.media) ++counts[medium.kind];
+    MediaOrder order;
+    if (options_->find_order && counts[MediumKind::kVideo] > 0 &&
+        counts[MediumKind::kAudio] > 0) {
+      order = options_->find_order(sample, counts);
     }
-    BALLAST_RETURN_IF_ERROR(AddAudioOfVideos(before, &record.media));
+    BALLAST_RETURN_IF_ERROR(AddAudioOfVideos(order, &record.media));
   }
   MediaProbe probe(
       options_, &file, media,
@@ -128,9 +128,9 @@ absl::Status FileScanner::AddRecord(Record record, const File& file,
   scan_.media_time_ns = std::max(scan_.media_time_ns, probe.media_time_ns());
   IndexSampleRecord entry = record.entry;
   entry.image_check = probe.image_check();
-  ImageFacts facts = probe.facts();
+  MediaFacts facts = probe.facts();
   sample.facts = GetMedia(facts.view());
-  OrderVideos(sample, facts.sizes.size(), &facts.videos);
+  PlaceVideos(sample, facts.sizes.size(), &facts.streams);
   if (known_) {
     if (const std::optional<TextLengths> lengths = known_(entry, &facts)) {
       ++scan_.report.reused_lengths;
@@ -143,35 +143,43 @@ absl::Status FileScanner::AddRecord(Record record, const File& file,
 
 absl::Status FileScanner::Add(IndexSampleRecord record, absl::string_view key,
                               const RawSample& sample,
-                              const ImageFactsView& images) {
+                              const MediaFactsView& facts) {
   // Facts from an old index may have the order of another model.
-  std::vector<StreamFacts> videos(images.videos.begin(), images.videos.end());
-  OrderVideos(sample, images.sizes.size(), &videos);
-  ImageFactsView placed = images;
-  placed.videos = videos;
+  std::vector<StreamFacts> streams(facts.streams.begin(), facts.streams.end());
+  PlaceVideos(sample, facts.sizes.size(), &streams);
+  MediaFactsView placed = facts;
+  placed.streams = streams;
   return Measure(record, key, sample, placed);
 }
 
-void FileScanner::OrderVideos(const RawSample& sample, size_t images,
-                              std::vector<StreamFacts>* videos) const {
-  const size_t count = MediaList({}, {}, *videos).count(MediumKind::kVideo);
-  if (count == 0) return;
-  std::vector<uint32_t> behind;
-  if (options_->order_videos) behind = options_->order_videos(sample, images);
-  behind.resize(count);
-  for (size_t i = 0; i < count; ++i) {
-    SetImagesBehind(behind[i], &(*videos)[i]);
+void FileScanner::PlaceVideos(const RawSample& sample, size_t images,
+                              std::vector<StreamFacts>* streams) const {
+  const MediaList list({}, {}, *streams);
+  MediaCounts counts;
+  counts[MediumKind::kImage] = images;
+  for (const IndexedMedium& stream : list) ++counts[stream.kind];
+  const size_t videos = counts[MediumKind::kVideo];
+  if (videos == 0) return;
+  MediaOrder order;
+  if (options_->mixes_images_and_videos) {
+    order = options_->find_order(sample, counts);
+  }
+  std::vector<uint32_t> before =
+      CountsBefore(order, MediumKind::kVideo, MediumKind::kImage);
+  before.resize(videos, static_cast<uint32_t>(images));
+  for (size_t i = 0; i < videos; ++i) {
+    SetImagesBehind(static_cast<uint32_t>(images) - before[i], &(*streams)[i]);
   }
 }
 
 absl::Status FileScanner::Measure(IndexSampleRecord record,
                                   absl::string_view key,
                                   const RawSample& sample,
-                                  const ImageFactsView& images) {
+                                  const MediaFactsView& facts) {
   const absl::StatusOr<TextLengths> lengths =
-      options_->measure(sample, images.sizes);
+      options_->measure(sample, facts.sizes);
   if (lengths.ok() && !lengths->skip) {
-    AddMeasured(record, *lengths, images);
+    AddMeasured(record, *lengths, facts);
     return absl::OkStatus();
   }
   if (!lengths.ok() && EndsScan(lengths.status())) return lengths.status();
@@ -187,7 +195,7 @@ absl::Status FileScanner::Measure(IndexSampleRecord record,
   record.label_tokens = 0;
   record.first_text_tokens = 0;
   record.limited = 0;
-  Keep(record, images, &scan_.left_out, &scan_.left_out_images);
+  Keep(record, facts, &scan_.left_out, &scan_.left_out_facts);
   return absl::OkStatus();
 }
 
@@ -200,7 +208,7 @@ void AddUnlearnt(const std::string& cause, const IndexReport::Unlearnt& samples,
 
 void FileScanner::AddMeasured(IndexSampleRecord record,
                               const TextLengths& lengths,
-                              const ImageFactsView& images) {
+                              const MediaFactsView& facts) {
   record.text_tokens = lengths.text_tokens;
   record.label_tokens = lengths.label_tokens;
   record.first_text_tokens = lengths.first_text_tokens;
@@ -211,7 +219,7 @@ void FileScanner::AddMeasured(IndexSampleRecord record,
         {1, absl::StrCat(scan_.name, " at byte ", uint64_t{record.offset})},
         &scan_.report);
   }
-  Keep(record, images, &scan_.samples, &scan_.images);
+  Keep(record, facts, &scan_.samples, &scan_.facts);
 }
 
 void FileScanner::AddReused(uint64_t samples, uint64_t lengths,

@@ -43,31 +43,31 @@ class ProgressMeter {
   IndexProgress progress_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The result of scanning one data file for an index. Samples refer to `images`;
+// The result of scanning one data file for an index. Samples refer to `facts`;
 // their `file` is still 0.
 struct FileScan {
   std::string name;
   FileStamp stamp;
   std::vector<IndexSampleRecord> samples;
-  ImageFacts images;
-  // Samples that are bad or skipped because of their text, with their images.
+  MediaFacts facts;
+  // Samples that are bad or skipped because of their text, with their media.
   std::vector<IndexSampleRecord> left_out;
-  ImageFacts left_out_images;
+  MediaFacts left_out_facts;
   uint64_t unreadable = 0;  // bad for other reasons
   // The latest modification of media that its records name (MediaProbe).
   int64_t media_time_ns = 0;
-  IndexReport report;  // its counts of samples and images are 0
+  IndexReport report;  // its counts of samples and media are 0
 };
 
 // What an old index has of the sample of this record: its lengths, if they
 // hold. Enters into `facts` the checks of images whose content hash is the
 // same.
 using KnownSample = std::function<std::optional<TextLengths>(
-    const IndexSampleRecord& record, ImageFacts* facts)>;
+    const IndexSampleRecord& record, MediaFacts* facts)>;
 
 // The facts of one sample's media, as a list over them.
-inline MediaList GetMedia(const ImageFactsView& facts) {
-  return MediaList(facts.sizes, facts.marks, facts.videos, facts.times);
+inline MediaList GetMedia(const MediaFactsView& facts) {
+  return MediaList(facts.sizes, facts.marks, facts.streams, facts.times);
 }
 
 // Collects the samples of one file. Thread-compatible.
@@ -98,10 +98,10 @@ class FileScanner {
   // has its offset, length, checks and line. Errors: UNAVAILABLE, as the
   // measure.
   absl::Status Add(IndexSampleRecord record, absl::string_view key,
-                   const RawSample& sample, const ImageFactsView& images);
+                   const RawSample& sample, const MediaFactsView& facts);
   // Adds a sample with known lengths.
   void AddMeasured(IndexSampleRecord record, const TextLengths& lengths,
-                   const ImageFactsView& images);
+                   const MediaFactsView& facts);
   // Counts samples of a file that is not read again, of which `unreadable` are
   // bad; `known` are those that the old index's list has. `media_time_ns` is
   // what the old index has of it.
@@ -125,12 +125,12 @@ class FileScanner {
   FileScan Finish() &&;
 
  private:
-  // Sets the places of the videos among the images of the sample's text.
-  void OrderVideos(const RawSample& sample, size_t images,
-                   std::vector<StreamFacts>* videos) const;
-  // As Add, with the videos in their order.
+  // Sets the places of the videos in `streams` among the images of the text.
+  void PlaceVideos(const RawSample& sample, size_t images,
+                   std::vector<StreamFacts>* streams) const;
+  // As Add, with the videos at their places.
   absl::Status Measure(IndexSampleRecord record, absl::string_view key,
-                       const RawSample& sample, const ImageFactsView& images);
+                       const RawSample& sample, const MediaFactsView& facts);
 
   FileScan scan_;
   const IndexOptions* options_;

@@ -38,7 +38,7 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
       IndexFile::OpenToReuse(OldIndexPath(source, directory, options->key));
   if (!index.ok()) return;
   digests_ =
-      GetDigests(source, directory, options->key, (*index)->has_videos());
+      GetDigests(source, directory, options->key, (*index)->has_streams());
   if ((*index)->digests().sizes != digests_.sizes) return;
   if (!(*index)->HasMediaFacts() || !(*index)->Verify(nullptr).ok()) return;
   index_ = *std::move(index);
@@ -104,7 +104,7 @@ absl::Status IndexReuse::Scan(uint64_t number, FileScanner& scanner) const {
     const std::optional<TextLengths> known =
         is_kept ? KnownLengths(next) : std::nullopt;
     if (known) {
-      BALLAST_ASSIGN_OR_RETURN(const ImageFactsView facts, GetFacts(next));
+      BALLAST_ASSIGN_OR_RETURN(const MediaFactsView facts, GetFacts(next));
       scanner.AddMeasured(index_->record(next), *known, facts);
       ++lengths;
     } else {
@@ -160,7 +160,7 @@ std::optional<TextLengths> IndexReuse::KnownLengths(uint64_t number) const {
 }
 
 std::optional<TextLengths> IndexReuse::FindSample(
-    uint64_t number, const IndexSampleRecord& record, ImageFacts* facts) const {
+    uint64_t number, const IndexSampleRecord& record, MediaFacts* facts) const {
   Range range = GetRecords(number, 0, index_->size());
   // Narrows the range to the first record at or after the wanted place.
   const uint64_t end = range.end;
@@ -186,7 +186,7 @@ std::optional<TextLengths> IndexReuse::FindSample(
   return KnownLengths(range.begin);
 }
 
-void IndexReuse::KeepChecks(uint64_t number, ImageFacts* facts) const {
+void IndexReuse::KeepChecks(uint64_t number, MediaFacts* facts) const {
   // Of other rules, or without hashes of all images in this build, there is
   // nothing to compare.
   const absl::Span<const ImageMark> marks = index_->marks(number);
@@ -205,7 +205,7 @@ void IndexReuse::KeepChecks(uint64_t number, ImageFacts* facts) const {
 
 absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   const IndexSampleRecord& record = index_->record(number);
-  BALLAST_ASSIGN_OR_RETURN(const ImageFactsView facts, GetFacts(number));
+  BALLAST_ASSIGN_OR_RETURN(const MediaFactsView facts, GetFacts(number));
   BALLAST_ASSIGN_OR_RETURN(
       FaultOr<RawSample> sample,
       texts_->ReadNumber(number, {.text = true, .images = false}));
@@ -222,15 +222,15 @@ absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   return scanner.Add(record, key, *sample, facts);
 }
 
-absl::StatusOr<ImageFactsView> IndexReuse::GetFacts(uint64_t number) const {
-  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const StreamFacts> videos,
-                           index_->videos(number));
-  ImageFactsView facts = {index_->images(number), index_->marks(number),
-                          index_->hashes(number), videos};
+absl::StatusOr<MediaFactsView> IndexReuse::GetFacts(uint64_t number) const {
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const StreamFacts> streams,
+                           index_->streams(number));
+  MediaFactsView facts = {index_->images(number), index_->marks(number),
+                          index_->hashes(number), streams};
   BALLAST_ASSIGN_OR_RETURN(facts.times, index_->times(number));
   if (index_->is_hashed()) {
-    BALLAST_ASSIGN_OR_RETURN(facts.video_hashes,
-                             index_->hashes_of_videos(number));
+    BALLAST_ASSIGN_OR_RETURN(facts.stream_hashes,
+                             index_->stream_hashes(number));
   }
   return facts;
 }
@@ -279,7 +279,7 @@ absl::StatusOr<FileScan> SourceScan::ScanFile(const SourceFile& source,
       reuse_.HasMarks() && (!options_->hash || reuse_.is_hashed());
   if (known && !is_whole) {
     scanner.SetKnown(
-        [this, &known](const IndexSampleRecord& record, ImageFacts* facts) {
+        [this, &known](const IndexSampleRecord& record, MediaFacts* facts) {
           return reuse_.FindSample(*known, record, facts);
         });
   }
@@ -308,28 +308,27 @@ struct AssembledIndex {
   IndexReport report;
 };
 
-// Appends a file's scan to the contents of the index. Collects images
-// separately, and apart from them the images of samples that are left out.
-void Append(FileScan scan, IndexContents& contents, ImageFacts& images,
-            ImageFacts& left_out_images, IndexReport& report) {
+// Appends a file's scan to the contents of the index. Collects the facts of
+// media separately, and apart from them those of samples that are left out.
+void Append(FileScan scan, IndexContents& contents, MediaFacts& facts,
+            MediaFacts& left_out_facts, IndexReport& report) {
   const auto file = static_cast<uint32_t>(contents.files.size());
   contents.files.push_back(
       {std::move(scan.name), scan.stamp, scan.unreadable, scan.media_time_ns});
   const auto append = [file](const std::vector<IndexSampleRecord>& from,
-                             const ImageFacts& from_images,
+                             const MediaFacts& from_facts,
                              std::vector<IndexSampleRecord>& to,
-                             ImageFacts& to_images) {
+                             MediaFacts& to_facts) {
     const uint64_t first = to.size();
     for (IndexSampleRecord sample : from) {
       sample.file = file;
-      sample.first_image += to_images.sizes.size();
+      sample.first_image += to_facts.sizes.size();
       to.push_back(sample);
     }
-    to_images.Append(from_images.view(), first);
+    to_facts.Append(from_facts.view(), first);
   };
-  append(scan.samples, scan.images, contents.samples, images);
-  append(scan.left_out, scan.left_out_images, contents.left_out,
-         left_out_images);
+  append(scan.samples, scan.facts, contents.samples, facts);
+  append(scan.left_out, scan.left_out_facts, contents.left_out, left_out_facts);
   report.reused_files += scan.report.reused_files;
   report.reused_samples += scan.report.reused_samples;
   report.reused_lengths += scan.report.reused_lengths;
@@ -370,30 +369,27 @@ AssembledIndex AssembleIndex(uint32_t format, bool in_groups,
   IndexContents& contents = result.contents;
   IndexReport& report = result.report;
   contents.format = format;
-  ImageFacts images;
-  ImageFacts left_out_images;
+  MediaFacts facts;
+  MediaFacts left_out_facts;
   for (FileScan& scan : scans) {
-    Append(std::move(scan), contents, images, left_out_images, report);
+    Append(std::move(scan), contents, facts, left_out_facts, report);
   }
   if (in_groups) contents.group_starts = GroupStarts(contents.samples);
   report.samples = contents.samples.size();
-  report.images = images.sizes.size();
-  for (const ImageMark mark : images.marks) report.marks.Add(mark);
+  report.media[MediumKind::kImage] = facts.sizes.size();
+  for (const StreamFacts& stream : facts.streams) ++report.media[stream.kind()];
+  for (const ImageMark mark : facts.marks) report.marks.Add(mark);
   for (IndexSampleRecord& sample : contents.left_out) {
-    sample.first_image += images.sizes.size();
+    sample.first_image += facts.sizes.size();
   }
-  report.clips = std::count_if(
-      images.videos.begin(), images.videos.end(),
-      [](const StreamFacts& one) { return one.kind() == MediumKind::kAudio; });
-  report.videos = images.videos.size() - report.clips;
-  images.Append(left_out_images.view(), contents.samples.size());
-  contents.images = std::move(images.sizes);
-  contents.marks = std::move(images.marks);
-  contents.content_hashes = std::move(images.content_hashes);
-  contents.videos = std::move(images.videos);
-  contents.video_records = std::move(images.video_samples);
-  contents.video_hashes = std::move(images.video_hashes);
-  contents.times = std::move(images.times);
+  facts.Append(left_out_facts.view(), contents.samples.size());
+  contents.images = std::move(facts.sizes);
+  contents.marks = std::move(facts.marks);
+  contents.content_hashes = std::move(facts.content_hashes);
+  contents.streams = std::move(facts.streams);
+  contents.stream_records = std::move(facts.stream_samples);
+  contents.stream_hashes = std::move(facts.stream_hashes);
+  contents.times = std::move(facts.times);
   return result;
 }
 
@@ -423,7 +419,7 @@ absl::StatusOr<IndexReport> WriteAssembled(const v1::Source& source,
                                        format->in_groups, std::move(scans));
   index.contents.is_hashed = options.hash;
   index.contents.digests = GetDigests(source, directory, options.key,
-                                      !index.contents.videos.empty());
+                                      !index.contents.streams.empty());
   if (!options.accept || options.accept(index.report)) {
     const std::string path = IndexPath(source, directory, options.key);
     BALLAST_RETURN_IF_ERROR(WriteIndex(path, index.contents));

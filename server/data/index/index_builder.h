@@ -53,7 +53,7 @@ class IndexReuse {
   // that have the same content hash.
   std::optional<TextLengths> FindSample(uint64_t number,
                                         const IndexSampleRecord& record,
-                                        ImageFacts* facts) const;
+                                        MediaFacts* facts) const;
   // Whether the old index has the hashes of all images and videos.
   bool is_hashed() const { return index_ != nullptr && index_->is_hashed(); }
 
@@ -67,10 +67,10 @@ class IndexReuse {
   Range GetRecords(uint64_t file, uint64_t begin, uint64_t end) const;
   // The lengths of a sample, if those in the index hold.
   std::optional<TextLengths> KnownLengths(uint64_t number) const;
-  void KeepChecks(uint64_t number, ImageFacts* facts) const;
+  void KeepChecks(uint64_t number, MediaFacts* facts) const;
   absl::Status Measure(uint64_t number, FileScanner& scanner) const;
   // Of all images and videos of a record. Errors: DATA_LOSS.
-  absl::StatusOr<ImageFactsView> GetFacts(uint64_t number) const;
+  absl::StatusOr<MediaFactsView> GetFacts(uint64_t number) const;
 
   const IndexOptions* options_;
   IndexDigests digests_;                    // wanted of index_

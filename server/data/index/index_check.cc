@@ -308,11 +308,11 @@ absl::StatusOr<IndexContents> GetContents(const IndexFile& index) {
     append(index.images(i), &contents.images);
     append(index.marks(i), &contents.marks);
     append(index.hashes(i), &contents.content_hashes);
-    BALLAST_ASSIGN_OR_RETURN(const auto videos, index.videos(i));
-    append(videos, &contents.videos);
-    contents.video_records.resize(contents.videos.size(), i);
-    BALLAST_ASSIGN_OR_RETURN(const auto hashes, index.hashes_of_videos(i));
-    append(hashes, &contents.video_hashes);
+    BALLAST_ASSIGN_OR_RETURN(const auto videos, index.streams(i));
+    append(videos, &contents.streams);
+    contents.stream_records.resize(contents.streams.size(), i);
+    BALLAST_ASSIGN_OR_RETURN(const auto hashes, index.stream_hashes(i));
+    append(hashes, &contents.stream_hashes);
     BALLAST_ASSIGN_OR_RETURN(const FrameTimes times, index.times(i));
     append(times, &contents.times);
   }

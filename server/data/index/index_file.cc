@@ -336,7 +336,7 @@ absl::Status IndexFile::CheckHead(uint32_t oldest_version) {
       reinterpret_cast<const uint64_t*>(at(marks_header_->hash_table)),
       marks_header_->num_hashes);
   if (hashes_header_ != nullptr) {
-    video_hashes_ = absl::MakeConstSpan(
+    stream_hashes_ = absl::MakeConstSpan(
         reinterpret_cast<const uint64_t*>(at(hashes_header_->video_hash_table)),
         hashes_header_->num_video_hashes);
     media_times_ = absl::MakeConstSpan(
@@ -352,10 +352,10 @@ absl::Status IndexFile::CheckHead(uint32_t oldest_version) {
         times_header_->num_times);
   }
   if (videos_header_->num_videos != 0) {
-    video_starts_ = absl::MakeConstSpan(
+    stream_starts_ = absl::MakeConstSpan(
         reinterpret_cast<const uint64_t*>(at(videos_header_->start_table)),
         samples_.size() + 1);
-    videos_ = absl::MakeConstSpan(
+    streams_ = absl::MakeConstSpan(
         reinterpret_cast<const StreamFacts*>(at(videos_header_->video_table)),
         videos_header_->num_videos);
   }
@@ -543,7 +543,7 @@ absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
     sample.rule = rule_;
   }
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const StreamFacts> streams,
-                           videos(ordinal));
+                           streams(ordinal));
   BALLAST_ASSIGN_OR_RETURN(const FrameTimes of_streams, times(ordinal));
   sample.media = MediaList(images(ordinal), of_images, streams, of_streams);
   sample.first_text_tokens = record.first_text_tokens;
@@ -552,16 +552,25 @@ absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
   return sample;
 }
 
-absl::StatusOr<absl::Span<const StreamFacts>> IndexFile::videos(
+MediaCounts IndexFile::media_counts() const {
+  const uint64_t clips = videos_header_->num_sample_clips;
+  MediaCounts counts;
+  counts[MediumKind::kImage] = mark_counts().images;
+  counts[MediumKind::kVideo] = videos_header_->num_sample_videos - clips;
+  counts[MediumKind::kAudio] = clips;
+  return counts;
+}
+
+absl::StatusOr<absl::Span<const StreamFacts>> IndexFile::streams(
     uint64_t number) const {
-  if (videos_.empty()) return absl::Span<const StreamFacts>();
-  const absl::Span<const uint64_t> ends = video_starts_.subspan(number, 2);
+  if (streams_.empty()) return absl::Span<const StreamFacts>();
+  const absl::Span<const uint64_t> ends = stream_starts_.subspan(number, 2);
   BALLAST_RETURN_IF_ERROR(TouchPages(GetRange(ends)));
-  if (ends[0] > ends[1] || ends[1] > videos_.size()) {
+  if (ends[0] > ends[1] || ends[1] > streams_.size()) {
     return Damaged(absl::StrCat("sample ", number, " has videos from ", ends[0],
-                                " to ", ends[1], ", of ", videos_.size()));
+                                " to ", ends[1], ", of ", streams_.size()));
   }
-  const auto found = videos_.subspan(ends[0], ends[1] - ends[0]);
+  const auto found = streams_.subspan(ends[0], ends[1] - ends[0]);
   if (found.empty()) return found;
   BALLAST_RETURN_IF_ERROR(TouchPages(GetRange(found)));
   for (const StreamFacts& video : found) {
@@ -588,7 +597,7 @@ absl::StatusOr<FrameTimes> IndexFile::times(uint64_t number) const {
 
 absl::StatusOr<MediaHashes> IndexFile::media_hashes(uint64_t ordinal) const {
   MediaHashes found;
-  BALLAST_ASSIGN_OR_RETURN(found.streams, hashes_of_videos(ordinal));
+  BALLAST_ASSIGN_OR_RETURN(found.streams, stream_hashes(ordinal));
   if (hashes_.empty()) return found;
   BALLAST_RETURN_IF_ERROR(TouchRecord(ordinal));
   if (samples_[ordinal].num_images == 0) return found;
@@ -597,13 +606,13 @@ absl::StatusOr<MediaHashes> IndexFile::media_hashes(uint64_t ordinal) const {
   return found;
 }
 
-absl::StatusOr<absl::Span<const uint64_t>> IndexFile::hashes_of_videos(
+absl::StatusOr<absl::Span<const uint64_t>> IndexFile::stream_hashes(
     uint64_t number) const {
-  if (video_hashes_.empty()) return absl::Span<const uint64_t>();
+  if (stream_hashes_.empty()) return absl::Span<const uint64_t>();
   BALLAST_ASSIGN_OR_RETURN(const absl::Span<const StreamFacts> found,
-                           videos(number));
-  const auto hashes = video_hashes_.subspan(
-      found.empty() ? 0 : found.data() - videos_.data(), found.size());
+                           streams(number));
+  const auto hashes = stream_hashes_.subspan(
+      found.empty() ? 0 : found.data() - streams_.data(), found.size());
   if (!hashes.empty()) BALLAST_RETURN_IF_ERROR(TouchPages(GetRange(hashes)));
   return hashes;
 }
@@ -640,7 +649,7 @@ absl::Status IndexFile::Verify(
     if (progress && i % kSamplesOfProgress == 0) progress(i);
     BALLAST_RETURN_IF_ERROR(Touch(i));
     BALLAST_RETURN_IF_ERROR(CheckPlace(i, images));
-    BALLAST_RETURN_IF_ERROR(videos(i).status());
+    BALLAST_RETURN_IF_ERROR(streams(i).status());
     images += samples_[i].num_images;
   }
   if (images != images_.size()) {

@@ -152,26 +152,21 @@ class IndexFile final : public SourceIndex {
   absl::StatusOr<MediaHashes> media_hashes(uint64_t ordinal) const override;
   std::string encoded_digest() const override;
   ImageMarkCounts mark_counts() const override;
-  uint64_t num_videos() const override {
-    return videos_header_->num_sample_videos - videos_header_->num_sample_clips;
-  }
-  uint64_t num_clips() const override {
-    return videos_header_->num_sample_clips;
-  }
+  MediaCounts media_counts() const override;
   bool is_hashed() const override {
     return hashes_header_ != nullptr && hashes_header_->is_hashed != 0;
   }
-  // Whether any record, left out or not, has a video or a clip of audio.
-  bool has_videos() const { return !videos_.empty(); }
-  // The videos, then the clips of audio, of record `number`, which must be
+  // Whether any record, left out or not, has a stream.
+  bool has_streams() const { return !streams_.empty(); }
+  // The streams of record `number`, by kind, which must be
   // below num_records(). Blocks and fails as Touch.
-  absl::StatusOr<absl::Span<const StreamFacts>> videos(uint64_t number) const;
-  // The FrameTimes of the videos of record `number`, one after the other.
+  absl::StatusOr<absl::Span<const StreamFacts>> streams(uint64_t number) const;
+  // The FrameTimes of the streams of record `number`, one after the other.
   // Blocks and fails as Touch.
   absl::StatusOr<FrameTimes> times(uint64_t number) const;
-  // Whether its videos and clips were read by the rules in force.
+  // Whether its streams were read by the rules in force.
   bool HasMediaFacts() const {
-    return videos_.empty() || times_header_ != nullptr;
+    return streams_.empty() || times_header_ != nullptr;
   }
 
   // Reads the whole file and checks that every page is as it was written, and
@@ -222,12 +217,11 @@ class IndexFile final : public SourceIndex {
   absl::Span<const uint64_t> hashes(uint64_t number) const {
     return GetPart(hashes_, number);
   }
-  // One for each of videos(number), or none. Blocks and fails as videos().
-  absl::StatusOr<absl::Span<const uint64_t>> hashes_of_videos(
+  // One for each of streams(number), or none. Blocks and fails as streams().
+  absl::StatusOr<absl::Span<const uint64_t>> stream_hashes(
       uint64_t number) const;
   uint64_t num_images() const { return header_->num_images; }
-  // Returns whether its samples, images and videos were read by the rules in
-  // force.
+  // Returns whether its samples and media were read by the rules in force.
   bool HasMarks() const {
     return hashes_header_ != nullptr && marks_header_->rules == kMarkRules;
   }
@@ -352,9 +346,9 @@ class IndexFile final : public SourceIndex {
   absl::Span<const uint64_t> group_starts_;
   absl::Span<const ImageMark> marks_;
   absl::Span<const uint64_t> hashes_;
-  absl::Span<const uint64_t> video_starts_;
-  absl::Span<const StreamFacts> videos_;
-  absl::Span<const uint64_t> video_hashes_;
+  absl::Span<const uint64_t> stream_starts_;
+  absl::Span<const StreamFacts> streams_;
+  absl::Span<const uint64_t> stream_hashes_;
   absl::Span<const uint64_t> time_starts_;
   absl::Span<const uint32_t> times_;
   absl::Span<const int64_t> media_times_;

@@ -63,8 +63,8 @@ struct TextLengths {
 
 // Measures the lengths of a sample. An error makes it bad, with its message as
 // the reason, except UNAVAILABLE, a failure of the machine, which ends the
-// build. The RawSample has a name, a text and the facts of its videos, but
-// neither images nor videos; the sizes of its images are passed separately.
+// build. The RawSample has a name, a text and the facts of its media, but
+// no media; the sizes of its images are passed separately.
 // Called from several threads at once.
 using SampleMeasure = std::function<absl::StatusOr<TextLengths>(
     const RawSample& sample, absl::Span<const ImageSize> images)>;
@@ -75,7 +75,7 @@ using SampleMeasure = std::function<absl::StatusOr<TextLengths>(
 using LengthsHold = std::function<bool(const TextLengths& lengths,
                                        absl::Span<const ImageSize> images)>;
 
-// What an index holds of a video or a clip of audio.
+// What an index holds of a stream.
 struct StreamProbed {
   StreamProbed() = default;
   // Of constant rate, and of audio.
@@ -93,17 +93,10 @@ struct StreamProbed {
 using StreamProbe =
     std::function<absl::StatusOr<StreamProbed>(const RawMedium& video)>;
 
-// For each video of a sample, the images after it in its text, of a model that
-// takes both in the order of the text; missing entries count as 0. Text that is
-// not understood, on which SampleMeasure fails, has none. Called as
-// SampleMeasure.
-using VideoOrder = std::function<std::vector<uint32_t>(const RawSample& sample,
-                                                       size_t images)>;
-
-// For each of `clips` of audio, the videos before it in the sample's text;
-// clips without an entry are after all. Otherwise as VideoOrder.
-using ClipOrder = std::function<std::vector<uint32_t>(
-    const RawSample& sample, size_t images, size_t videos, size_t clips)>;
+// The order of so many media of a sample in its text. Text that is not
+// understood, on which SampleMeasure fails, has none. Called as SampleMeasure.
+using FindMediaOrder = std::function<MediaOrder(const RawSample& sample,
+                                                const MediaCounts& media)>;
 
 // Progress of building or checking one index.
 struct IndexProgress {
@@ -122,25 +115,24 @@ struct IndexOptions {
   SampleMeasure measure;
   ImageSizeReader read_image_size;
   ImageJudge judge_image = JudgeHeader;
-  // If empty, samples with videos are bad.
-  StreamProbe read_video;
-  // Likewise, of clips of audio.
-  StreamProbe read_audio;
-  // Of the audio of videos. If empty, it is not read.
+  // By kind, of media that run in time. If empty, samples with such are bad.
+  PerMedium<StreamProbe> read;
+  // Of the audio of videos. If empty, it is not read; else other clips are
+  // among it as in `find_order`, or without that after it.
   StreamProbe read_audio_in_video;
-  // Then the places of other clips. If empty, they are after all videos.
-  ClipOrder order_clips;
   // Every record is a preference pair (sources[].pairs).
   bool pairs = false;
   // Why samples with images are bad; "": they are not.
   std::string no_images = "";
-  // If empty, all images are before all videos.
-  VideoOrder order_videos;
+  FindMediaOrder find_order;
+  // Images and videos have one order, that of the text. Else all images are
+  // before all videos.
+  bool mixes_images_and_videos = false;
   // An index built with another key is stale.
   IndexKey key;
   // If empty, all texts are measured again under other limits.
   LengthsHold lengths_hold;
-  // Keeps a hash of every image and video, for which all their bytes are read
+  // Keeps a hash of every medium, for which all their bytes are read
   // (IndexFile::is_hashed).
   bool hash = false;
   // True if parts of the old index that still fit may be reused.
@@ -174,9 +166,7 @@ struct BadSample {
 
 struct IndexReport {
   uint64_t samples = 0;
-  uint64_t images = 0;
-  uint64_t videos = 0;
-  uint64_t clips = 0;  // of audio
+  MediaCounts media;
   // Of these images, including those whose checks were taken from the old
   // index.
   ImageMarkCounts marks;

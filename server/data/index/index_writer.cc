@@ -58,13 +58,13 @@ std::vector<uint64_t> GetHashes(const IndexContents& contents,
 std::vector<uint64_t> VideoStarts(const IndexContents& contents,
                                   uint64_t records) {
   std::vector<uint64_t> starts;
-  if (contents.videos.empty()) return starts;
+  if (contents.streams.empty()) return starts;
   starts.reserve(records + 1);
   uint64_t video = 0;
   for (uint64_t i = 0; i < records; ++i) {
     starts.push_back(video);
-    while (video < contents.videos.size() &&
-           contents.video_records[video] == i) {
+    while (video < contents.streams.size() &&
+           contents.stream_records[video] == i) {
       ++video;
     }
   }
@@ -82,7 +82,7 @@ std::vector<uint64_t> TimeStarts(const IndexContents& contents,
   uint64_t video = 0;
   uint64_t time = 0;
   for (const uint64_t start : starts) {
-    while (video < start) time += contents.videos[video++].times();
+    while (video < start) time += contents.streams[video++].times();
     first.push_back(time);
   }
   return first;
@@ -137,13 +137,13 @@ absl::Status WriteIndex(const std::string& path,
   const std::vector<uint64_t> starts = VideoStarts(contents, num_records);
   const std::vector<uint64_t> time_starts = TimeStarts(contents, starts);
   std::vector<uint64_t> video_hashes;
-  if (contents.is_hashed) video_hashes = contents.video_hashes;
+  if (contents.is_hashed) video_hashes = contents.stream_hashes;
   if (contents.is_hashed && (hashes.size() != contents.images.size() ||
-                             video_hashes.size() != contents.videos.size())) {
+                             video_hashes.size() != contents.streams.size())) {
     return absl::InternalError(
         absl::StrCat(path, ": ", hashes.size(), " and ", video_hashes.size(),
                      " hashes of ", contents.images.size(), " images and ",
-                     contents.videos.size(), " videos"));
+                     contents.streams.size(), " videos"));
   }
   if (!contents.times.empty() && time_starts.back() != contents.times.size()) {
     return absl::InternalError(absl::StrCat(path, ": ", contents.times.size(),
@@ -154,7 +154,7 @@ absl::Status WriteIndex(const std::string& path,
   std::vector<absl::string_view> records = {
       AsBytes(contents.samples), AsBytes(contents.left_out),
       AsBytes(contents.images),  AsBytes(hashes),
-      AsBytes(starts),           AsBytes(contents.videos),
+      AsBytes(starts),           AsBytes(contents.streams),
       AsBytes(video_hashes),     AsBytes(time_starts),
       AsBytes(contents.times),   AsBytes(marks)};
   uint64_t record_bytes = 0;
@@ -188,7 +188,7 @@ absl::Status WriteIndex(const std::string& path,
       header.sample_table + num_records * sizeof(IndexSampleRecord);
   const uint64_t hash_table =
       header.image_table + AsBytes(contents.images).size();
-  videos_header.num_videos = contents.videos.size();
+  videos_header.num_videos = contents.streams.size();
   videos_header.start_table = hash_table + AsBytes(hashes).size();
   videos_header.video_table =
       videos_header.start_table + AsBytes(starts).size();
@@ -196,12 +196,12 @@ absl::Status WriteIndex(const std::string& path,
       starts.empty() ? 0 : starts[contents.samples.size()];
   for (uint32_t i = 0; i < videos_header.num_sample_videos; ++i) {
     videos_header.num_sample_clips +=
-        contents.videos[i].kind() == MediumKind::kAudio;
+        contents.streams[i].kind() == MediumKind::kAudio;
   }
   hashes_header.is_hashed = contents.is_hashed ? 1 : 0;
   hashes_header.num_video_hashes = video_hashes.size();
   hashes_header.video_hash_table =
-      videos_header.video_table + AsBytes(contents.videos).size();
+      videos_header.video_table + AsBytes(contents.streams).size();
   times_header.num_times = contents.times.size();
   times_header.start_table =
       hashes_header.video_hash_table + AsBytes(video_hashes).size();
@@ -216,7 +216,7 @@ absl::Status WriteIndex(const std::string& path,
       starts.empty() ? 0 : contents.samples.size() + 1);
   const Digest data = DigestOfSamples(
       contents.samples, contents.images, contents.group_starts, sample_starts,
-      absl::MakeConstSpan(contents.videos)
+      absl::MakeConstSpan(contents.streams)
           .first(videos_header.num_sample_videos),
       absl::MakeConstSpan(contents.times)
           .first(time_starts.empty() ? 0

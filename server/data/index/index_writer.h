@@ -40,9 +40,9 @@ struct IndexContents {
   bool is_hashed = false;
   // In the order of their records, and the number of each one's record: those
   // left out are numbered after the samples.
-  std::vector<StreamFacts> videos;
-  std::vector<uint64_t> video_records;
-  std::vector<uint64_t> video_hashes;  // as content_hashes
+  std::vector<StreamFacts> streams;
+  std::vector<uint64_t> stream_records;
+  std::vector<uint64_t> stream_hashes;  // as content_hashes
   // FrameTimes of the videos that have some, one after the other.
   std::vector<uint32_t> times;
 };

@@ -89,7 +89,7 @@ absl::Status CheckPart(const JsonVideo& part, size_t pictures) {
 }
 
 absl::Status CheckTakesVideos(const IndexOptions& options) {
-  if (options.read_video) return absl::OkStatus();
+  if (options.read[MediumKind::kVideo]) return absl::OkStatus();
   const auto takes_videos = [](const v1::ModelProfile& profile) {
     return profile.has_videos();
   };
@@ -102,7 +102,7 @@ absl::Status CheckStream(const IndexOptions& options,
                          const RecordMedium& stream) {
   if (stream.kind == MediumKind::kVideo) {
     BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options));
-  } else if (!options.read_audio) {
+  } else if (!options.read[stream.kind]) {
     return absl::InvalidArgumentError(absl::StrCat(
         "audio is not supported for this model.profile; wanted one of ",
         absl::StrJoin(AudioFamilyNames(), ", ")));
@@ -229,8 +229,8 @@ absl::Status MediaProbe::AddList(const RecordMedium& video) {
     }
     hashes.push_back(probed.content_hash);
   }
-  facts_.videos.push_back(list);
-  if (options_.hash) facts_.video_hashes.push_back(PicturesHash(hashes));
+  facts_.streams.push_back(list);
+  if (options_.hash) facts_.stream_hashes.push_back(PicturesHash(hashes));
   return absl::OkStatus();
 }
 
@@ -238,9 +238,7 @@ absl::StatusOr<StreamFacts> MediaProbe::GetFacts(const RawMedium& raw,
                                                  const RecordMedium& stream) {
   const JsonVideo& named = stream.named;
   const StreamProbe& read = stream.is_in_video ? options_.read_audio_in_video
-                            : stream.kind == MediumKind::kAudio
-                                ? options_.read_audio
-                                : options_.read_video;
+                                               : options_.read[stream.kind];
   absl::StatusOr<StreamProbed> found = read(raw);
   if (!found.ok() && stream.is_in_video) {
     return Annotate(found.status(),
@@ -262,7 +260,7 @@ absl::StatusOr<StreamFacts> MediaProbe::GetFacts(const RawMedium& raw,
   }
   if (options_.hash) {
     BALLAST_ASSIGN_OR_RETURN(const uint64_t hash, HashMedium(raw));
-    facts_.video_hashes.push_back(hash);
+    facts_.stream_hashes.push_back(hash);
   }
   return facts;
 }
@@ -274,7 +272,7 @@ absl::Status MediaProbe::AddStream(const RecordMedium& stream) {
       [&](const absl::StatusOr<RawMedium>& raw) -> absl::Status {
     BALLAST_RETURN_IF_ERROR(raw.status());
     BALLAST_ASSIGN_OR_RETURN(const StreamFacts facts, GetFacts(*raw, stream));
-    facts_.videos.push_back(facts);
+    facts_.streams.push_back(facts);
     return absl::OkStatus();
   };
   const auto add_range = [&](const File& file,
@@ -388,8 +386,10 @@ absl::Status NameClips(Record* record) {
   return NameClips(MediumKind::kVideo, record);
 }
 
-absl::Status AddAudioOfVideos(absl::Span<const uint32_t> videos_before,
+absl::Status AddAudioOfVideos(const MediaOrder& order,
                               std::vector<RecordMedium>* media) {
+  const std::vector<uint32_t> videos_before =
+      CountsBefore(order, MediumKind::kAudio, MediumKind::kVideo);
   const auto clips = std::find_if(
       media->begin(), media->end(),
       [](const auto& one) { return one.kind == MediumKind::kAudio; });

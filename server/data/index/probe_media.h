@@ -21,19 +21,19 @@
 #include "server/sample/source_index.h"
 
 namespace ballast {
-// The facts that an index holds of several images, one column each, and of
-// videos.
-struct ImageFactsView {
+// The facts that an index holds of media: of images one column each, of
+// streams (StreamFacts) one.
+struct MediaFactsView {
   absl::Span<const ImageSize> sizes;
   absl::Span<const ImageMark> marks;
   // One for each image, or empty: none is clean.
   absl::Span<const uint64_t> content_hashes;
-  absl::Span<const StreamFacts> videos = {};
-  // For each video: the number of its sample, ascending. Empty: all are of the
+  absl::Span<const StreamFacts> streams = {};
+  // For each stream: the number of its sample, ascending. Empty: all are of the
   // first.
-  absl::Span<const uint64_t> video_samples = {};
-  // One for each video, or empty.
-  absl::Span<const uint64_t> video_hashes = {};
+  absl::Span<const uint64_t> stream_samples = {};
+  // One for each stream, or empty.
+  absl::Span<const uint64_t> stream_hashes = {};
   // FrameTimes of the videos that have some, one after the other.
   FrameTimes times = {};
 };
@@ -55,35 +55,29 @@ Record GetTarRecord(const Sample& sample, const Content& content,
   const auto get_medium = [](const auto& part) {
     return Medium{part.name, ByteRange{part.data, part.size}};
   };
-  for (const auto& image : content.images) {
-    record.Add(MediumKind::kImage, get_medium(image));
-  }
-  for (const auto& video : content.videos) {
-    RecordMedium& media = record.media.emplace_back();
-    media.kind = MediumKind::kVideo;
-    media.is_list = video.is_list;
-    for (const auto& part : video.parts) {
-      media.parts.push_back(get_medium(part));
+  for (const auto& medium : content.media) {
+    RecordMedium& of_record = record.media.emplace_back();
+    of_record.kind = medium.kind;
+    of_record.is_list = medium.is_list;
+    for (const auto& part : medium.parts) {
+      of_record.parts.push_back(get_medium(part));
     }
-  }
-  for (const auto& clip : content.clips) {
-    record.Add(MediumKind::kAudio, get_medium(clip));
   }
   return record;
 }
 
-struct ImageFacts {
+struct MediaFacts {
   std::vector<ImageSize> sizes;
   std::vector<ImageMark> marks;
   // May be shorter than the others: missing hashes are 0.
   std::vector<uint64_t> content_hashes;
-  std::vector<StreamFacts> videos;
-  std::vector<uint64_t> video_samples;  // as in ImageFactsView
-  std::vector<uint64_t> video_hashes;   // as content_hashes
-  std::vector<uint32_t> times;          // as in ImageFactsView
+  std::vector<StreamFacts> streams;
+  std::vector<uint64_t> stream_samples;  // as in MediaFactsView
+  std::vector<uint64_t> stream_hashes;   // as content_hashes
+  std::vector<uint32_t> times;           // as in MediaFactsView
 
   // Appends the facts of samples whose first one has number `sample` here.
-  void Append(const ImageFactsView& more, uint64_t sample) {
+  void Append(const MediaFactsView& more, uint64_t sample) {
     if (!more.content_hashes.empty()) {
       content_hashes.resize(sizes.size());
       content_hashes.insert(content_hashes.end(), more.content_hashes.begin(),
@@ -91,21 +85,21 @@ struct ImageFacts {
     }
     sizes.insert(sizes.end(), more.sizes.begin(), more.sizes.end());
     marks.insert(marks.end(), more.marks.begin(), more.marks.end());
-    if (!more.video_hashes.empty()) {
-      video_hashes.resize(videos.size());
-      video_hashes.insert(video_hashes.end(), more.video_hashes.begin(),
-                          more.video_hashes.end());
+    if (!more.stream_hashes.empty()) {
+      stream_hashes.resize(streams.size());
+      stream_hashes.insert(stream_hashes.end(), more.stream_hashes.begin(),
+                           more.stream_hashes.end());
     }
     times.insert(times.end(), more.times.begin(), more.times.end());
-    for (size_t i = 0; i < more.videos.size(); ++i) {
-      videos.push_back(more.videos[i]);
-      video_samples.push_back(
-          sample + (more.video_samples.empty() ? 0 : more.video_samples[i]));
+    for (size_t i = 0; i < more.streams.size(); ++i) {
+      streams.push_back(more.streams[i]);
+      stream_samples.push_back(
+          sample + (more.stream_samples.empty() ? 0 : more.stream_samples[i]));
     }
   }
-  ImageFactsView view() const {
-    return {sizes,         marks,        content_hashes, videos,
-            video_samples, video_hashes, times};
+  MediaFactsView view() const {
+    return {sizes,          marks,         content_hashes, streams,
+            stream_samples, stream_hashes, times};
   }
 };
 
@@ -137,7 +131,7 @@ class MediaProbe {
   // File::ReadAt; of `check_size`.
   absl::Status Add(const RecordMedium& medium);
 
-  const ImageFacts& facts() const { return facts_; }
+  const MediaFacts& facts() const { return facts_; }
   // IndexSampleRecord::image_check of what was added.
   uint64_t image_check() const { return hash_.value(); }
   // The latest modification of the named media of a mounted file system, in
@@ -166,7 +160,7 @@ class MediaProbe {
   uint64_t left_;
   const CheckImageSize check_size_;
   ImagesHash hash_;
-  ImageFacts facts_;
+  MediaFacts facts_;
   int64_t media_time_ns_ = 0;
 };
 
@@ -181,20 +175,19 @@ absl::Status CheckMarks(const Record& record);
 // member of another place; as ReadMediaPlaces).
 absl::Status CheckPlaces(const Record& record);
 
-// Gives the videos and the audio of a record of a tar file the clips and rates
-// that the parts of its conversation name. Errors: INVALID_ARGUMENT (another
-// number of parts; a part of pictures for a file, or the other way round;
-// another number of pictures; as ReadVideoParts).
+// Gives the media of a record of a tar file that run in time the bounds and
+// rates that the parts of its conversation name. Errors: INVALID_ARGUMENT
+// (another number of parts; a part of pictures for a file, or the other way
+// round; another number of pictures; as ReadVideoParts).
 absl::Status NameClips(Record* record);
 // The same for media of one kind.
 absl::Status NameClips(MediumKind kind, Record* record);
 
-// Adds the audio of each video of a record to its media, as clips with the
-// video's own start and end (model.video.use_audio_in_video), among its other
-// clips: encoders take all in the order of the text. `videos_before`: of each
-// other clip, the videos before it; without an entry it is after all. Errors:
-// INVALID_ARGUMENT (a list of pictures).
-absl::Status AddAudioOfVideos(absl::Span<const uint32_t> videos_before,
+// Adds the audio of each video of a record to its media, with the video's own
+// start and end (model.video.use_audio_in_video), among its other audio:
+// encoders take all in the `order` of the text. Audio that is not in the order
+// is after all. Errors: INVALID_ARGUMENT (a list of pictures).
+absl::Status AddAudioOfVideos(const MediaOrder& order,
                               std::vector<RecordMedium>* media);
 
 }  // namespace ballast

@@ -48,46 +48,46 @@ bool TakeEntries(const std::string& bytes, std::vector<Entry>* entries) {
   return true;
 }
 
-void Put(const std::vector<IndexSampleRecord>& records,
-         const ImageFacts& images, v1::ScanRecord::Samples* out) {
+void Put(const std::vector<IndexSampleRecord>& records, const MediaFacts& facts,
+         v1::ScanRecord::Samples* out) {
   out->set_records(GetBytes(records));
-  out->set_sizes(GetBytes(images.sizes));
-  out->set_marks(GetBytes(images.marks));
-  out->set_hashes(GetBytes(images.content_hashes));
-  out->set_videos(GetBytes(images.videos));
-  out->set_video_samples(GetBytes(images.video_samples));
-  out->set_video_hashes(GetBytes(images.video_hashes));
-  out->set_times(GetBytes(images.times));
+  out->set_sizes(GetBytes(facts.sizes));
+  out->set_marks(GetBytes(facts.marks));
+  out->set_hashes(GetBytes(facts.content_hashes));
+  out->set_videos(GetBytes(facts.streams));
+  out->set_video_samples(GetBytes(facts.stream_samples));
+  out->set_video_hashes(GetBytes(facts.stream_hashes));
+  out->set_times(GetBytes(facts.times));
 }
 
 absl::Status Take(const v1::ScanRecord::Samples& from,
-                  std::vector<IndexSampleRecord>* records, ImageFacts* images) {
+                  std::vector<IndexSampleRecord>* records, MediaFacts* facts) {
   const auto times_of = [](const std::vector<StreamFacts>& videos) {
     size_t times = 0;
     for (const StreamFacts& video : videos) times += video.times();
     return times;
   };
   if (!TakeEntries(from.records(), records) ||
-      !TakeEntries(from.sizes(), &images->sizes) ||
-      !TakeEntries(from.marks(), &images->marks) ||
-      !TakeEntries(from.hashes(), &images->content_hashes) ||
-      !TakeEntries(from.videos(), &images->videos) ||
-      !TakeEntries(from.video_samples(), &images->video_samples) ||
-      !TakeEntries(from.video_hashes(), &images->video_hashes) ||
-      !TakeEntries(from.times(), &images->times) ||
-      images->video_samples.size() != images->videos.size() ||
-      images->video_hashes.size() > images->videos.size() ||
-      !std::is_sorted(images->video_samples.begin(),
-                      images->video_samples.end()) ||
-      (!images->video_samples.empty() &&
-       images->video_samples.back() >= records->size()) ||
-      images->times.size() != times_of(images->videos) ||
-      images->marks.size() != images->sizes.size() ||
-      images->content_hashes.size() > images->sizes.size()) {
+      !TakeEntries(from.sizes(), &facts->sizes) ||
+      !TakeEntries(from.marks(), &facts->marks) ||
+      !TakeEntries(from.hashes(), &facts->content_hashes) ||
+      !TakeEntries(from.videos(), &facts->streams) ||
+      !TakeEntries(from.video_samples(), &facts->stream_samples) ||
+      !TakeEntries(from.video_hashes(), &facts->stream_hashes) ||
+      !TakeEntries(from.times(), &facts->times) ||
+      facts->stream_samples.size() != facts->streams.size() ||
+      facts->stream_hashes.size() > facts->streams.size() ||
+      !std::is_sorted(facts->stream_samples.begin(),
+                      facts->stream_samples.end()) ||
+      (!facts->stream_samples.empty() &&
+       facts->stream_samples.back() >= records->size()) ||
+      facts->times.size() != times_of(facts->streams) ||
+      facts->marks.size() != facts->sizes.size() ||
+      facts->content_hashes.size() > facts->sizes.size()) {
     return absl::InvalidArgumentError("samples that no scan writes");
   }
   for (const IndexSampleRecord& record : *records) {
-    const uint64_t all = images->sizes.size();
+    const uint64_t all = facts->sizes.size();
     if (record.first_image > all ||
         record.num_images > all - record.first_image) {
       return absl::InvalidArgumentError("a sample whose images are not there");
@@ -104,8 +104,8 @@ absl::StatusOr<std::string> WriteScan(uint64_t file, const FileScan& scan) {
   record.set_name(scan.name);
   record.set_size(scan.stamp.size);
   record.set_mtime_ns(scan.stamp.mtime_ns);
-  Put(scan.samples, scan.images, record.mutable_samples());
-  Put(scan.left_out, scan.left_out_images, record.mutable_left_out());
+  Put(scan.samples, scan.facts, record.mutable_samples());
+  Put(scan.left_out, scan.left_out_facts, record.mutable_left_out());
   record.set_media_time_ns(scan.media_time_ns);
   record.set_unreadable(scan.unreadable);
   record.set_skipped(scan.report.skipped);
@@ -155,9 +155,9 @@ absl::StatusOr<NumberedScan> ReadScan(absl::string_view bytes) {
   scan.name = record.name();
   scan.stamp.size = record.size();
   scan.stamp.mtime_ns = record.mtime_ns();
-  BALLAST_RETURN_IF_ERROR(Take(record.samples(), &scan.samples, &scan.images));
+  BALLAST_RETURN_IF_ERROR(Take(record.samples(), &scan.samples, &scan.facts));
   BALLAST_RETURN_IF_ERROR(
-      Take(record.left_out(), &scan.left_out, &scan.left_out_images));
+      Take(record.left_out(), &scan.left_out, &scan.left_out_facts));
   scan.media_time_ns = record.media_time_ns();
   scan.unreadable = record.unreadable();
   scan.report.skipped = record.skipped();
@@ -225,7 +225,7 @@ OnJournalRecord TakeScans(uint64_t files,
 
 void Count(const FileScan& scan, ShardScanReport* report) {
   report->samples += scan.samples.size();
-  report->images += scan.images.sizes.size();
+  report->images += scan.facts.sizes.size();
   report->skipped += scan.report.skipped;
   report->num_bad += scan.report.bad.size() + scan.report.known_bad;
 }

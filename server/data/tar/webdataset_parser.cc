@@ -32,15 +32,13 @@ absl::StatusOr<Record> GetRecord(const FileView& file, WebDatasetSample sample,
 }
 
 // Whether the last sample before damage seems to have all its members: as many
-// as the sample before it. Measuring its text compares its images with their
+// as the sample before it. Measuring its text compares its media with their
 // marks.
 bool IsWhole(const WebDatasetSample& last,
              const std::optional<WebDatasetSample>& before) {
   return before.has_value() && last.fault.ok() && before->fault.ok() &&
          last.text_format == before->text_format &&
-         last.images.size() == before->images.size() &&
-         last.videos.size() == before->videos.size() &&
-         last.clips.size() == before->clips.size();
+         CountKinds(last.media) == CountKinds(before->media);
 }
 
 // Adds the sample to the scan, or returns why it is bad.
@@ -76,8 +74,8 @@ class WebDatasetParser final : public RecordParser {
     BALLAST_RETURN_IF_ERROR(CheckNotCompressed(file, scanner.name()));
     // Read only where a model takes videos, since servers read them only where
     // the index has one.
-    const bool lists = scanner.options().read_video != nullptr;
-    const bool audios = scanner.options().read_audio != nullptr;
+    const bool lists = scanner.options().read[MediumKind::kVideo] != nullptr;
+    const bool audios = scanner.options().read[MediumKind::kAudio] != nullptr;
     WebDatasetReader reader(&file, 0, file.stamp().size, /*whole=*/true, lists,
                             audios);
     const absl::Status status = ScanSamples(file, reader, scanner);

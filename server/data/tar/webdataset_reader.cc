@@ -207,29 +207,29 @@ class WebDatasetReader::Grouper {
       sample_.unknown = std::move(unread_[Unread::kUnknown]->member);
     }
     if (sample_.fault.ok()) {
-      for (auto& [number, member] : images_.members) {
-        sample_.images.push_back(std::move(member));
-      }
-      for (auto& [number, member] : clips_.members) {
-        sample_.clips.push_back(std::move(member));
-      }
-      for (auto& [number, member] : videos_.members) {
-        WebDatasetVideo& video = sample_.videos.emplace_back();
-        const auto list = lists_.find(number);
-        video.is_list = list != lists_.end();
-        if (!video.is_list) {
-          video.parts.push_back(std::move(member));
-          continue;
-        }
-        for (auto& [place, picture] : list->second) {
-          video.parts.push_back(std::move(picture));
-        }
-      }
+      ForEachKind([this](MediumKind kind) { TakeMedia(kind); });
     }
     return std::move(sample_);
   }
 
  private:
+  // Moves the members of a kind to the sample.
+  void TakeMedia(MediumKind kind) {
+    for (auto& [number, member] : media_[kind].members) {
+      MediumParts<TarMember>& medium = sample_.media.emplace_back();
+      medium.kind = kind;
+      const auto list = lists_.find(number);
+      medium.is_list = kind == MediumKind::kVideo && list != lists_.end();
+      if (!medium.is_list) {
+        medium.parts.push_back(std::move(member));
+        continue;
+      }
+      for (auto& [place, picture] : list->second) {
+        medium.parts.push_back(std::move(picture));
+      }
+    }
+  }
+
   absl::Status AddChecked(const MemberName& name, TarMember member) {
     BALLAST_RETURN_IF_ERROR(CheckDataPath(member.name));
     if (member.type != kTarFile) {
@@ -251,11 +251,11 @@ class WebDatasetReader::Grouper {
       case MemberName::Kind::kPackedJson:
         return AddText(RawSample::TextFormat::kPackedJson, std::move(member));
       case MemberName::Kind::kImage:
-        return AddMedium(name, std::move(member), &images_);
+        return AddMedium(name, std::move(member), MediumKind::kImage);
       case MemberName::Kind::kVideo:
-        return AddMedium(name, std::move(member), &videos_);
+        return AddMedium(name, std::move(member), MediumKind::kVideo);
       case MemberName::Kind::kAudio:
-        return AddMedium(name, std::move(member), &clips_);
+        return AddMedium(name, std::move(member), MediumKind::kAudio);
       case MemberName::Kind::kPicture:
         return AddPicture(name, std::move(member));
       case MemberName::Kind::kIgnored:
@@ -280,28 +280,29 @@ class WebDatasetReader::Grouper {
 
   // The members of one kind, by number.
   struct Media {
-    absl::string_view kind;
-    uint32_t most;
     absl::btree_map<uint32_t, TarMember> members = {};
     bool numbered = false;
   };
 
   absl::Status AddMedium(const MemberName& name, TarMember member,
-                         Media* media) {
+                         MediumKind kind) {
+    Media* const media = &media_[kind];
+    const absl::string_view what = MediumName(kind);
+    const uint32_t most =
+        kind == MediumKind::kImage ? uint32_t{kMaxImages} : kMaxVideos;
     if (!media->members.empty() && media->numbered != name.number.has_value()) {
-      return Fault(media->kind, "s with and without a number");
+      return Fault(what, "s with and without a number");
     }
     media->numbered = name.number.has_value();
     const uint32_t number = name.number.value_or(0);
-    if (number >= media->most) {
-      return Fault(media->kind, " ", number, ", wanted less than ",
-                   media->most);
+    if (number >= most) {
+      return Fault(what, " ", number, ", wanted less than ", most);
     }
     const auto [other, added] =
         media->members.try_emplace(number, std::move(member));
     if (!added) {
       // try_emplace leaves the member untouched if it adds nothing.
-      return Fault("two ", media->kind, "s in one place: \"",
+      return Fault("two ", what, "s in one place: \"",
                    Printable(other->second.name), "\" and \"",
                    Printable(member.name), "\"");
     }
@@ -315,7 +316,8 @@ class WebDatasetReader::Grouper {
     }
     ++pictures_;
     const auto [list, is_new] = lists_.try_emplace(*name.number);
-    if (is_new) BALLAST_RETURN_IF_ERROR(AddMedium(name, member, &videos_));
+    if (is_new)
+      BALLAST_RETURN_IF_ERROR(AddMedium(name, member, MediumKind::kVideo));
     const auto [other, added] =
         list->second.try_emplace(name.picture, std::move(member));
     if (!added) {
@@ -327,8 +329,9 @@ class WebDatasetReader::Grouper {
   }
 
   bool HasMedia() const {
-    return !images_.members.empty() || !videos_.members.empty() ||
-           !clips_.members.empty();
+    return std::any_of(
+        media_.values.begin(), media_.values.end(),
+        [](const Media& media) { return !media.members.empty(); });
   }
 
   absl::Status CheckUnread() {
@@ -354,12 +357,12 @@ class WebDatasetReader::Grouper {
       return Fault(
           "no text; wanted a .json, .txt, .tokens.bin or .tokens.json member");
     }
-    for (const Media* media : {&images_, &videos_, &clips_}) {
+    for (size_t i = 0; i < kMediumKinds; ++i) {
       uint32_t wanted = 0;
-      for (const auto& [number, member] : media->members) {
+      for (const auto& [number, member] : media_.values[i].members) {
         if (number != wanted) {
-          return Fault(media->kind, " ", wanted, " is missing before \"",
-                       Printable(member.name), "\"");
+          return Fault(MediumName(static_cast<MediumKind>(i)), " ", wanted,
+                       " is missing before \"", Printable(member.name), "\"");
         }
         ++wanted;
       }
@@ -383,9 +386,7 @@ class WebDatasetReader::Grouper {
   }
 
   WebDatasetSample sample_;
-  Media images_ = {"image", kMaxImages};
-  Media videos_ = {"video", kMaxVideos};
-  Media clips_ = {"audio", kMaxVideos};
+  PerMedium<Media> media_;
   // Pictures by number, of videos by number.
   absl::btree_map<uint32_t, absl::btree_map<uint32_t, TarMember>> lists_;
   uint32_t pictures_ = 0;  // of all

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "server/data/tar/tar_reader.h"
 #include "server/files/file.h"
+#include "server/sample/medium_kind.h"
 #include "server/sample/sample_source.h"
 
 namespace ballast {
@@ -45,12 +46,6 @@ struct MemberName {
 // Names without a dot, or with nothing before it, are ignored.
 MemberName ParseMemberName(absl::string_view name);
 
-// A video: a member, or the members that are the pictures of a list.
-struct WebDatasetVideo {
-  std::vector<TarMember> parts;  // at least one
-  bool is_list = false;
-};
-
 // The places of one sample's parts in a tar file.
 struct WebDatasetSample {
   std::string key;
@@ -61,9 +56,8 @@ struct WebDatasetSample {
   // Set if `fault` is OK.
   RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
   TarMember text;
-  std::vector<TarMember> images;
-  std::vector<WebDatasetVideo> videos;
-  std::vector<TarMember> clips;  // of audio
+  // Kind by kind, in the order of their numbers.
+  std::vector<MediumParts<TarMember>> media;
   // INVALID_ARGUMENT with the reason if the sample is bad, otherwise OK.
   absl::Status fault;
   // Of a sample without media: a member of its key that is not read and whose
@@ -99,8 +93,8 @@ absl::Status UnreadMedia(absl::string_view name, absl::string_view what);
 // itself. Thread-compatible.
 class WebDatasetReader {
  public:
-  // As TarReader. Without `lists` pictures of videos are not read, as for
-  // models without videos. Likewise audio without `audios`.
+  // As TarReader. Without `lists` pictures that are a video are not read, as
+  // for models that take none. Likewise audio without `audios`.
   WebDatasetReader(FileView file, uint64_t begin, uint64_t end, bool whole,
                    bool lists = true, bool audios = true);
   ~WebDatasetReader();

@@ -65,21 +65,43 @@ void AddDecoders(const HelperCounters& decoders, const std::string& media,
   }
 }
 
-void AddAudio(const BuildInstruments& build, FamilyList* list) {
-  list->Begin("ballast_clips_total", FamilyList::kCounter,
-              "Clips of audio whose features were made: for audio, or once "
-              "more because another module had to know whether they can be.");
-  list->Add(build.audio.clips.value(), {{"use", "audio"}});
-  list->Add(build.check.clips.value(), {{"use", "check"}});
-  AddDecoders(build.audio_decoders, "audio", list);
-}
+// A family that counts the decoded media of a kind.
+struct DecodedFamily {
+  MediumKind kind;
+  const char* name;
+  const char* help;
+  DecodedCounters BuildInstruments::*encoder;
+  const char* use;  // of the encoder
+};
 
-void AddVideos(const BuildInstruments& build, FamilyList* list) {
-  list->Begin("ballast_videos_total", FamilyList::kCounter,
-              "Videos decoded: for vision, or once more because language had "
-              "to know whether they can be.");
-  list->Add(build.vision.videos.value(), {{"use", "vision"}});
-  list->Add(build.check.videos.value(), {{"use", "check"}});
+constexpr DecodedFamily kDecodedFamilies[] = {
+    {MediumKind::kImage, "ballast_images_total",
+     "Images decoded: for vision, or once more because language had to know "
+     "whether they can be; and images sent encoded, for their owners to "
+     "decode.",
+     &BuildInstruments::vision, "vision"},
+    {MediumKind::kAudio, "ballast_clips_total",
+     "Clips of audio whose features were made: for audio, or once more because "
+     "another module had to know whether they can be.",
+     &BuildInstruments::audio, "audio"},
+    {MediumKind::kVideo, "ballast_videos_total",
+     "Videos decoded: for vision, or once more because language had to know "
+     "whether they can be.",
+     &BuildInstruments::vision, "vision"},
+};
+
+void AddDecoded(const BuildInstruments& build, FamilyList* list) {
+  for (const DecodedFamily& family : kDecodedFamilies) {
+    list->Begin(family.name, FamilyList::kCounter, family.help);
+    list->Add((build.*family.encoder).media[family.kind].value(),
+              {{"use", family.use}});
+    list->Add(build.check.media[family.kind].value(), {{"use", "check"}});
+    if (family.kind == MediumKind::kImage) {
+      list->Add(build.images_encoded.value(), {{"use", "encoded"}});
+    } else if (family.kind == MediumKind::kAudio) {
+      AddDecoders(build.audio_decoders, "audio", list);
+    }
+  }
   list->Begin("ballast_video_frames_total", FamilyList::kCounter,
               "Frames of these videos that were wanted.");
   list->Add(build.vision.frames.value(), {{"use", "vision"}});
@@ -108,20 +130,11 @@ void AddPythonHelpers(FamilyList* list) {
 
 void AddBuilding(const BuildInstruments& build, uint64_t warnings,
                  FamilyList* list) {
-  list->Begin("ballast_images_total", FamilyList::kCounter,
-              "Images decoded: for vision, or once more because language had "
-              "to know whether they can be; and images sent encoded, for their "
-              "owners to decode.");
-  list->Add(build.vision.images.value(), {{"use", "vision"}});
-  list->Add(build.check.images.value(), {{"use", "check"}});
-  list->Add(build.images_encoded.value(), {{"use", "encoded"}});
-  AddAudio(build, list);
-  AddVideos(build, list);
+  AddDecoded(build, list);
   AddPythonHelpers(list);
   list->Begin("ballast_image_read_bytes_total", FamilyList::kCounter,
-              "Bytes of these images, videos and clips, as stored in their "
-              "files.");
-  list->Add(build.image_bytes.value());
+              "Bytes of these media, as stored in their files.");
+  list->Add(build.media_bytes.value());
   list->Begin("ballast_tokens_total", FamilyList::kCounter,
               "Tokens of the texts built.");
   list->Add(build.tokens.value());

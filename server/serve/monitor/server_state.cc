@@ -217,9 +217,9 @@ void ServerState::AddVideos(v1::GetStatusResponse* status) const {
   const uint64_t starts = build.video_decoders.starts.value();
   if (starts == 0) return;
   v1::GetStatusResponse::Videos* videos = status->mutable_videos();
-  videos->set_videos(build.vision.videos.value());
+  videos->set_videos(build.vision.media[MediumKind::kVideo].value());
   videos->set_frames(build.vision.frames.value());
-  videos->set_videos_checked(build.check.videos.value());
+  videos->set_videos_checked(build.check.media[MediumKind::kVideo].value());
   videos->set_frames_checked(build.check.frames.value());
   videos->set_decode_seconds(build.decode_video.Read().sum);
   videos->set_decoder_starts(starts);

@@ -201,10 +201,11 @@ absl::Status CheckOthers(absl::string_view text, absl::string_view name,
 // Adds the marks of `wanted` images or videos: the first of `names` that is in
 // the text, which is returned.
 absl::StatusOr<absl::string_view> AddMarks(
-    absl::string_view text, absl::string_view medium, size_t wanted,
+    absl::string_view text, MediumKind kind, size_t wanted,
     const std::vector<absl::string_view>& names, const ImageMarks& marks,
     std::vector<MediaMark>* media) {
   if (wanted == 0) return "";
+  const absl::string_view medium = MediumName(kind);
   const auto named =
       std::find_if(names.begin(), names.end(), [text](absl::string_view name) {
         return !name.empty() && absl::StrContains(text, name);
@@ -217,7 +218,7 @@ absl::StatusOr<absl::string_view> AddMarks(
   for (size_t at = 0;
        named != names.end() && (at = text.find(name, at)) != text.npos;
        ++found) {
-    MediaMark mark = {at, at + name.size(), medium == "video"};
+    MediaMark mark = {at, at + name.size(), kind};
     if (named == names.begin() &&
         absl::EndsWith(text.substr(done, mark.begin - done), marks.before) &&
         absl::StartsWith(text.substr(mark.end), marks.after)) {
@@ -279,7 +280,7 @@ absl::StatusOr<SupervisedText> RenderSupervised(
 }
 
 absl::StatusOr<std::vector<MediaMark>> FindMedia(absl::string_view text,
-                                                 size_t images, size_t videos,
+                                                 const MediaCounts& counts,
                                                  const ImageMarks& marks,
                                                  absl::string_view video) {
   std::vector<absl::string_view> names = {marks.placeholder};
@@ -294,24 +295,28 @@ absl::StatusOr<std::vector<MediaMark>> FindMedia(absl::string_view text,
   std::vector<MediaMark> media;
   BALLAST_ASSIGN_OR_RETURN(
       const absl::string_view name,
-      AddMarks(text, "image", images, names, marks, &media));
-  BALLAST_RETURN_IF_ERROR(
-      AddMarks(text, "video", videos, {video, kVideoMark}, marks, &media)
-          .status());
+      AddMarks(text, MediumKind::kImage, counts[MediumKind::kImage], names,
+               marks, &media));
+  BALLAST_RETURN_IF_ERROR(AddMarks(text, MediumKind::kVideo,
+                                   counts[MediumKind::kVideo],
+                                   {video, kVideoMark}, marks, &media)
+                              .status());
   std::sort(
       media.begin(), media.end(),
       [](const MediaMark& a, const MediaMark& b) { return a.begin < b.begin; });
-  if (images > 0) {
+  if (counts[MediumKind::kImage] > 0) {
     BALLAST_RETURN_IF_ERROR(CheckOthers(text, name, own, media));
   }
   return media;
 }
 
-absl::StatusOr<TextTokens> TokenizeRendered(
-    const SupervisedText& rendered, absl::Span<const MediaMark> media,
-    absl::Span<const ImagePieces> images, absl::Span<const ImagePieces> videos,
-    const ImageMarks& marks, const v1::TokenIds& token_ids,
-    const Tokenizer& tokenizer, bool notes_turns) {
+absl::StatusOr<TextTokens> TokenizeRendered(const SupervisedText& rendered,
+                                            absl::Span<const MediaMark> media,
+                                            const MediaPieces& pieces,
+                                            const ImageMarks& marks,
+                                            const v1::TokenIds& token_ids,
+                                            const Tokenizer& tokenizer,
+                                            bool notes_turns) {
   if (notes_turns && rendered.turns.empty() && !rendered.supervised.empty()) {
     return DataFaultError(
         "the chat template marks other spans by {% generation %} than the "
@@ -319,16 +324,15 @@ absl::StatusOr<TextTokens> TokenizeRendered(
         "turn, as a field `per: turn` wants");
   }
   TokenWriter writer(&tokenizer, &token_ids, &marks);
-  PieceWriter pieces(rendered, notes_turns, &writer);
+  PieceWriter text_pieces(rendered, notes_turns, &writer);
+  MediaCounts used;
   size_t done = 0;
   for (const MediaMark& mark : media) {
-    pieces.Add(done, mark.begin);
-    absl::Span<const ImagePieces>& kind = mark.is_video ? videos : images;
-    writer.AddImage(kind.front());
-    kind.remove_prefix(1);
+    text_pieces.Add(done, mark.begin);
+    writer.AddImage(pieces[mark.kind][used[mark.kind]++]);
     done = mark.end;
   }
-  pieces.Add(done, rendered.text.size());
+  text_pieces.Add(done, rendered.text.size());
   BALLAST_ASSIGN_OR_RETURN(TextTokens text, std::move(writer).Finish());
   text.weight = rendered.weight;
   return text;

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
+#include "server/sample/medium_kind.h"
 #include "server/text/template/template_renderer.h"
 #include "server/text/text_token.h"
 #include "server/text/token_writer.h"
@@ -51,12 +52,12 @@ absl::StatusOr<SupervisedText> RenderSupervised(
     const TemplateRenderer& renderer, const TurnMarks& marks,
     absl::string_view json, bool has_images, bool has_videos = false);
 
-// The place of an image or a video in a rendered text: bytes [begin, end),
-// which its text replaces.
+// The place of a medium in a rendered text: bytes [begin, end), which its text
+// replaces.
 struct MediaMark {
   size_t begin = 0;
   size_t end = 0;
-  bool is_video = false;
+  MediumKind kind = MediumKind::kImage;
 };
 
 // Finds them in order. An image's mark is the placeholder of `marks`, with
@@ -66,19 +67,29 @@ struct MediaMark {
 // Errors: a data fault (another number of marks than images or videos; beside
 // images, two of these names, as where a message spells one out).
 absl::StatusOr<std::vector<MediaMark>> FindMedia(absl::string_view text,
-                                                 size_t images, size_t videos,
+                                                 const MediaCounts& counts,
                                                  const ImageMarks& marks,
                                                  absl::string_view video);
 
-// Encodes the text with the texts of images and videos in place of `media`,
-// which are as many. `notes_turns`: tokens of the assistant's turns name them.
-// Errors: as TokenWriter::Finish; a data fault (turns to note, and they are
-// unknown).
-absl::StatusOr<TextTokens> TokenizeRendered(
-    const SupervisedText& rendered, absl::Span<const MediaMark> media,
-    absl::Span<const ImagePieces> images, absl::Span<const ImagePieces> videos,
-    const ImageMarks& marks, const v1::TokenIds& token_ids,
-    const Tokenizer& tokenizer, bool notes_turns = false);
+// The texts of a sample's media, by kind, in order.
+using MediaPieces = PerMedium<std::vector<ImagePieces>>;
+
+inline MediaCounts CountsOf(const MediaPieces& pieces) {
+  MediaCounts counts;
+  ForEachKind([&](MediumKind kind) { counts[kind] = pieces[kind].size(); });
+  return counts;
+}
+
+// Encodes the text with `pieces` in place of `media`, which are as many.
+// `notes_turns`: tokens of the assistant's turns name them. Errors: as
+// TokenWriter::Finish; a data fault (turns to note, and they are unknown).
+absl::StatusOr<TextTokens> TokenizeRendered(const SupervisedText& rendered,
+                                            absl::Span<const MediaMark> media,
+                                            const MediaPieces& pieces,
+                                            const ImageMarks& marks,
+                                            const v1::TokenIds& token_ids,
+                                            const Tokenizer& tokenizer,
+                                            bool notes_turns = false);
 
 }  // namespace ballast
 

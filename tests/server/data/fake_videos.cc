@@ -58,8 +58,8 @@ absl::StatusOr<StreamFacts> ReadFakeAudio(const RawMedium& file) {
 
 IndexOptions FakeVideoOptions() {
   IndexOptions options = FakeOptions();
-  options.read_video = ReadFakeVideo;
-  options.read_audio = ReadFakeAudio;
+  options.read[MediumKind::kVideo] = ReadFakeVideo;
+  options.read[MediumKind::kAudio] = ReadFakeAudio;
   return options;
 }
 

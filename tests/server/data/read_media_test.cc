@@ -130,7 +130,7 @@ TEST(ReadMediaTest, ClipsAreReadWithoutTheirImages) {
     SCOPED_TRACE(format.format());
     const auto report = BuildIndex(format, folder, FakeVideoOptions());
     ASSERT_TRUE(report.ok()) << report.status();
-    ASSERT_EQ(report->clips, 1u);
+    ASSERT_EQ(report->media[MediumKind::kAudio], 1u);
     const auto opened = OpenSource(format, folder, FakeKey());
     ASSERT_TRUE(opened.ok()) << opened.status();
     ReadParts parts;
@@ -289,12 +289,11 @@ TEST(ReadMediaTest, VideosBringTheirAudio) {
     }
     return ReadFakeAudio(file);
   };
-  options.order_clips = [](const RawSample&, size_t images, size_t videos,
-                           size_t clips) {
-    EXPECT_EQ(images, 0u);
-    EXPECT_EQ(videos, 2u);
-    EXPECT_EQ(clips, 3u);
-    return std::vector<uint32_t>{0, 1};  // none: behind all
+  options.find_order = [](const RawSample&, const MediaCounts& media) {
+    EXPECT_EQ(media, (MediaCounts{{0, 2, 3}}));
+    // The last clip is not in it, so it is after all.
+    return MediaOrder{MediumKind::kAudio, MediumKind::kVideo,
+                      MediumKind::kAudio, MediumKind::kVideo};
   };
   const auto report = BuildIndex(source, folder, options);
   ASSERT_TRUE(report.ok()) << report.status();

@@ -102,7 +102,7 @@ TEST_F(SharedCorpusTest, IndexesAndReadsAllSamples) {
                 std::filesystem::file_size(folder + "/" + path));
     }
   }
-  EXPECT_EQ(report->images, images);
+  EXPECT_EQ(report->media[MediumKind::kImage], images);
 }
 
 namespace fs = std::filesystem;

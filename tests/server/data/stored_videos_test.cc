@@ -35,7 +35,7 @@ class StoredVideosTest : public ::testing::Test {
     source.set_path(absl::StrCat("file://", folder_, "/", source.path()));
     const auto report = BuildIndex(source, folder_, FakeVideoOptions());
     EXPECT_TRUE(report.ok()) << report.status();
-    EXPECT_EQ(report->videos, 1u);
+    EXPECT_EQ(report->media[MediumKind::kVideo], 1u);
     ForgetWhatWasIndexed();
     auto opened = OpenSource(source, folder_, FakeKey());
     EXPECT_TRUE(opened.ok()) << opened.status();

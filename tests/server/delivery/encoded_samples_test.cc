@@ -151,13 +151,13 @@ TEST_F(EncodedSamplesTest, TheBlockHoldsTheFilesBytes) {
   EXPECT_THAT(view.payload(sample).subspan(end), Each(0));
   EXPECT_EQ(instruments_.images_encoded.value(), 2u);
   // Samples 1, 2, 5, 6 and 7 have 1, 2, 1, 2 and 3 images, sample 3 a PNG.
-  EXPECT_EQ(instruments_.vision.images.value(), 10u);
+  EXPECT_EQ(instruments_.vision.media[MediumKind::kImage].value(), 10u);
 }
 
 TEST_F(EncodedSamplesTest, LanguageReadsTheFilesAndDecodesOnlyTheOthers) {
   const BlockView view = Build(v1::MODULE_LANGUAGE);
   EXPECT_EQ(view.samples()[kEncoded].flags, 0u);
-  EXPECT_EQ(instruments_.check.images.value(), 10u);
+  EXPECT_EQ(instruments_.check.media[MediumKind::kImage].value(), 10u);
   EXPECT_EQ(instruments_.images_encoded.value(), 0u);
 }
 

@@ -403,14 +403,15 @@ TEST(FamilyPlaceholderTest, VideosHaveTheIdThatTheModelWants) {
     ASSERT_TRUE(family.ok()) << family.status();
     const std::vector<ImageSize> sides = {{448, 448}};
     const uint64_t of_images = (*family)->images().Placeholders(sides).value();
-    const std::vector<VideoText> videos = {{2, 30, {}}, {1, 7, {}}};
+    MediaText videos;
+    videos.texts = {{2, 30, {}}, {1, 7, {}}};
     constexpr uint32_t kBehind = 5;
     SampleRequest request = {};
     request.record.tokens = of_images + 67 + kBehind;
     const LanguagePayload layout = LayOutLanguage(request.record.tokens, 1);
     AlignedBuffer payload = AlignedBuffer::Create(layout.bytes).value();
     request.payload = payload.bytes();
-    FillLanguagePlaceholder(request, **family, sides, videos, {});
+    FillLanguagePlaceholder(request, **family, sides, videos);
     const auto* ids =
         reinterpret_cast<const int32_t*>(payload.bytes().data() + layout.ids);
     const auto count = [&](int32_t id) {
@@ -453,7 +454,7 @@ TEST(FieldPlaceholderTest, HasDefaults) {
   AlignedBuffer payload = AlignedBuffer::Create(layout.bytes).value();
   request.payload = payload.bytes();
   std::fill(request.payload.begin(), request.payload.end(), 0xAB);
-  FillLanguagePlaceholder(request, **text, {}, {}, {}, specs);
+  FillLanguagePlaceholder(request, **text, {}, {}, specs);
   const auto* values =
       reinterpret_cast<const int32_t*>(request.payload.data() + layout.values);
   EXPECT_EQ(values[0], 7);

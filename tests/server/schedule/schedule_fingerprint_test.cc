@@ -36,7 +36,7 @@ class Videos final : public SourceIndex {
   absl::StatusOr<IndexedSample> sample(uint64_t) const override {
     return IndexedSample();
   }
-  uint64_t num_videos() const override { return videos_; }
+  MediaCounts media_counts() const override { return {{0, videos_, 0}}; }
   std::string digest() const override { return std::string(32, '0'); }
 
  private:
@@ -60,7 +60,7 @@ TEST(CheckMediaModulesTest, MediaThatNoModuleTakesAreRefused) {
   const absl::Status status = CheckMediaModules({&none, &some}, config);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("3 images and videos, and topology.modules has no "
+              HasSubstr("3 videos, and topology.modules has no "
                         "module vision"));
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("write `vision: {dp: N}`"));
@@ -212,7 +212,7 @@ TEST(ScheduleFingerprintTest, VersionThreeIsAsOfOldReleases) {
 class VideoIndex : public FakeSourceIndex {
  public:
   VideoIndex() : FakeSourceIndex(FormulaSamples(8), std::string(32, 'v')) {}
-  uint64_t num_videos() const override { return 1; }
+  MediaCounts media_counts() const override { return {{0, 1, 0}}; }
 };
 
 // Servers whose FFmpeg may round pixels or audio otherwise refuse each other; a

@@ -1,7 +1,7 @@
 // Texts of InternVL's and LLaVA-OneVision's videos: ids as transformers'
 // processors make them (make_family_video_vectors.py); of LLaVA-Video's: as a
 // second writing of its training code makes them (make_llava_video_chats.py).
-#include "server/text/video_text.h"
+#include "server/text/media_text.h"
 
 #include <cstdint>
 #include <memory>
@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 constexpr char kFolder[] = "tests/server/text/testdata/";
 
 // A video of `frames` frames of 256 tokens.
-VideoText VideoOf(uint32_t frames) {
+StreamText VideoOf(uint32_t frames) {
   VideoPlan plan;
   plan.grid_t = frames;
   plan.tokens = uint64_t{frames} * 256;
@@ -52,7 +52,7 @@ class FamilyVideosTest : public ::testing::Test {
 
   absl::StatusOr<TextSample> Build(const std::string& text,
                                    const std::vector<ImageSize>& sizes,
-                                   const std::vector<VideoText>& videos,
+                                   const std::vector<StreamText>& videos,
                                    TextForm form = TextForm::kConversation) {
     return BuildText(text, form, sizes, options_, videos);
   }
@@ -75,7 +75,7 @@ class FamilyVideosTest : public ::testing::Test {
 
   // Builds the conversations of a file of vectors, with videos of `video_of`.
   void CheckVectors(const std::string& file,
-                    VideoText (*video_of)(uint32_t frames)) {
+                    StreamText (*video_of)(uint32_t frames)) {
     const nlohmann::json vectors = ReadJsonOrFail(absl::StrCat(kFolder, file));
     for (const nlohmann::json& vector : vectors) {
       const std::string text =
@@ -85,7 +85,7 @@ class FamilyVideosTest : public ::testing::Test {
       for (const nlohmann::json& size : vector["images"]) {
         sizes.push_back({.width = size[1], .height = size[0]});
       }
-      std::vector<VideoText> videos;
+      std::vector<StreamText> videos;
       for (const uint32_t frames : vector["frames"]) {
         videos.push_back(video_of(frames));
       }
@@ -103,7 +103,7 @@ class FamilyVideosTest : public ::testing::Test {
           MeasureText(text, TextForm::kConversation, sizes, options_, videos);
       ASSERT_TRUE(measured.ok()) << measured.status();
       uint64_t placeholders = *family_->images().Placeholders(sizes);
-      for (const VideoText& video : videos)
+      for (const StreamText& video : videos)
         placeholders += uint64_t{video.runs} * video.run_tokens;
       EXPECT_EQ(measured->text_tokens + placeholders, wanted.size());
       EXPECT_EQ(measured->label_tokens, built->label_tokens);
@@ -129,7 +129,7 @@ class OneVisionVideosTest : public FamilyVideosTest {
             NameUnderRules("llava_onevision", v1::Model::RULES_TRANSFORMERS)) {}
 
   // A video of `frames` frames of 196 tokens, and a newline.
-  static VideoText PooledVideoOf(uint32_t frames) {
+  static StreamText PooledVideoOf(uint32_t frames) {
     VideoPlan plan;
     plan.grid_t = frames;
     plan.tokens = uint64_t{frames} * 196 + 1;
@@ -160,8 +160,8 @@ class LlavaVideosTest : public FamilyVideosTest {
   LlavaVideosTest() : FamilyVideosTest("llava_video") {}
 
   // A video of `frames` frames of 210 tokens, and its sentence.
-  static VideoText VideoOf(uint32_t frames, double length = 0,
-                           const std::vector<double>& times = {}) {
+  static StreamText VideoOf(uint32_t frames, double length = 0,
+                            const std::vector<double>& times = {}) {
     VideoPlan plan;
     plan.grid_t = frames;
     plan.tokens = uint64_t{frames} * 210;
@@ -173,7 +173,7 @@ class LlavaVideosTest : public FamilyVideosTest {
   std::string GetFault(const std::string& text, size_t images, size_t videos,
                        TextForm form = TextForm::kConversation) {
     return std::string(Build(text, std::vector<ImageSize>(images, {500, 400}),
-                             std::vector<VideoText>(videos, VideoOf(1)), form)
+                             std::vector<StreamText>(videos, VideoOf(1)), form)
                            .status()
                            .message());
   }
@@ -188,7 +188,7 @@ TEST_F(LlavaVideosTest, IdsEqualThoseOfItsTrainingCode) {
     std::vector<ImageSize> sizes;
     if (vector.contains("images")) sizes.resize(vector["images"].size());
     for (ImageSize& size : sizes) size = {500, 400};
-    std::vector<VideoText> videos;
+    std::vector<StreamText> videos;
     if (vector.contains("frames")) {
       videos.push_back(
           VideoOf(vector["frames"], vector["length"], vector["times"]));
@@ -206,7 +206,7 @@ TEST_F(LlavaVideosTest, IdsEqualThoseOfItsTrainingCode) {
                                       sizes, options_, videos);
     ASSERT_TRUE(measured.ok()) << measured.status();
     uint64_t placeholders = *family_->images().Placeholders(sizes);
-    for (const VideoText& video : videos) placeholders += video.run_tokens;
+    for (const StreamText& video : videos) placeholders += video.run_tokens;
     EXPECT_EQ(measured->text_tokens + placeholders, wanted.size());
   }
 }
@@ -235,7 +235,7 @@ TEST_F(LlavaVideosTest, TimesBelongToTheFirstTurnOfTheUser) {
                                          {"role": ")",
                         role, R"(", "content": "<video>a"}]})");
   };
-  const VideoText video = VideoOf(1, 1.0, {0});
+  const StreamText video = VideoOf(1, 1.0, {0});
   const auto built = Build(with("user"), {}, {video});
   ASSERT_TRUE(built.ok()) << built.status();
   EXPECT_THAT(Shown(built->ids), HasSubstr("user\n[210]\nThe video lasts for "
@@ -287,14 +287,15 @@ TEST_F(FamilyVideosTest, DocumentsTakeVideos) {
       HasSubstr("video is not supported in a text of token ids"));
 }
 
-TEST(MarkFramesTest, MarksStandForImagesAndVideosInTheirOrder) {
+TEST(MarkMediaTest, MarksStandForImagesAndVideosInTheirOrder) {
   // The texts and then the order, or the fault.
-  const auto marked = [](size_t images, size_t videos,
+  const auto marked = [](uint64_t images, uint64_t videos,
                          std::vector<std::string> texts,
-                         std::optional<size_t> clips = std::nullopt) {
+                         std::optional<uint64_t> clips = std::nullopt) {
     std::vector<std::string*> pointers;
     for (std::string& text : texts) pointers.push_back(&text);
-    const auto order = MarkFrames(images, videos, pointers, clips);
+    const auto order = MarkMedia({{images, videos, clips.value_or(0)}},
+                                 clips.has_value(), pointers);
     if (!order.ok()) {
       return std::vector<std::string>{std::string(order.status().message())};
     }
@@ -313,51 +314,54 @@ TEST(MarkFramesTest, MarksStandForImagesAndVideosInTheirOrder) {
   EXPECT_THAT(marked(2, 2, {"<image><video>", "<image>", "<video>"}),
               ElementsAre("<image><image>", "<image>", "<image>", "iviv"));
   EXPECT_THAT(marked(1, 1, {"<video><video>"}),
-              ElementsAre(HasSubstr("0 <image> and 2 <video> marks, the "
-                                    "sample has 1 images and 1 videos")));
+              ElementsAre(HasSubstr("0 <image>, 2 <video> marks, the "
+                                    "sample has 1 images, 1 videos")));
   EXPECT_THAT(marked(0, 1, {"<video>", "<video>"}),
-              ElementsAre(HasSubstr("0 <image> and 2 <video>")));
+              ElementsAre(HasSubstr("0 <image>, 2 <video>")));
   EXPECT_THAT(marked(1, 1, {"<image>"}),
-              ElementsAre(HasSubstr("1 <image> and 0 <video>")));
+              ElementsAre(HasSubstr("1 <image>, 0 <video>")));
   EXPECT_THAT(marked(1, 1, {"<audio><video>", "<image><audio>"}, 2),
               ElementsAre("<image><image>", "<image><image>", "svis"));
   EXPECT_THAT(marked(1, 0, {"no marks"}, 2), ElementsAre("no marks", "iss"));
   EXPECT_THAT(marked(0, 0, {"<audio>"}, 0),
-              ElementsAre(HasSubstr("1 <audio> marks, the sample has 0 images "
-                                    "and 0 videos and 0 clips of audio")));
+              ElementsAre(HasSubstr("1 <audio> marks, the sample has 0 images, "
+                                    "0 videos, 0 clips of audio")));
   // Of a model without audio the mark is text.
   EXPECT_THAT(marked(1, 0, {"<audio><image>"}),
               ElementsAre("<audio><image>", "i"));
 }
 
-TEST(MarkFramesTest, CountsTheImagesBehindEachVideo) {
+TEST(MarkMediaTest, CountsTheMediaBeforeEachOther) {
   constexpr MediumKind kImage = MediumKind::kImage;
   constexpr MediumKind kVideo = MediumKind::kVideo;
   constexpr MediumKind kAudio = MediumKind::kAudio;
-  EXPECT_THAT(ImagesBehindVideos({}), ElementsAre());
-  EXPECT_THAT(ImagesBehindVideos({kImage, kVideo, kVideo}), ElementsAre(0, 0));
-  EXPECT_THAT(
-      ImagesBehindVideos({kVideo, kImage, kVideo, kAudio, kImage, kVideo}),
-      ElementsAre(2, 1, 0));
-  EXPECT_THAT(
-      VideosBeforeClips({kAudio, kVideo, kImage, kVideo, kAudio, kAudio}),
-      ElementsAre(0, 2, 2));
+  EXPECT_THAT(CountsBefore({}, kVideo, kImage), ElementsAre());
+  EXPECT_THAT(CountsBefore({kImage, kVideo, kVideo}, kVideo, kImage),
+              ElementsAre(1, 1));
+  EXPECT_THAT(CountsBefore({kVideo, kImage, kVideo, kAudio, kImage, kVideo},
+                           kVideo, kImage),
+              ElementsAre(0, 1, 2));
+  EXPECT_THAT(CountsBefore({kAudio, kVideo, kImage, kVideo, kAudio, kAudio},
+                           kAudio, kVideo),
+              ElementsAre(0, 2, 2));
 }
 
-TEST_F(FamilyVideosTest, TellsTheImagesBehindVideosOfAnyText) {
-  const auto behind = [&](const std::string& text, TextForm form) {
-    const auto order = family_->FindOrder(text, form, 2, 1, 0);
-    return order.ok() ? ImagesBehindVideos(*order) : std::vector<uint32_t>{99};
+TEST_F(FamilyVideosTest, TellsTheImagesBeforeVideosOfAnyText) {
+  const auto before = [&](const std::string& text, TextForm form) {
+    const auto order = family_->FindOrder(text, form, {{2, 1, 0}});
+    return order.ok()
+               ? CountsBefore(*order, MediumKind::kVideo, MediumKind::kImage)
+               : std::vector<uint32_t>{99};
   };
-  EXPECT_THAT(behind("words", TextForm::kDocument), ElementsAre(0));
-  EXPECT_THAT(behind("<image> <video> <image>", TextForm::kDocument),
+  EXPECT_THAT(before("words", TextForm::kDocument), ElementsAre(2));
+  EXPECT_THAT(before("<image> <video> <image>", TextForm::kDocument),
               ElementsAre(1));
-  EXPECT_THAT(behind(R"({"messages": [{"role": "user", "content": [)"
+  EXPECT_THAT(before(R"({"messages": [{"role": "user", "content": [)"
                      R"({"type": "video"}, {"type": "image"},)"
                      R"( {"type": "text", "text": "<image>"}]}]})",
                      TextForm::kConversation),
-              ElementsAre(2));
-  EXPECT_THAT(behind("<image>", TextForm::kDocument), ElementsAre(99));
+              ElementsAre(0));
+  EXPECT_THAT(before("<image>", TextForm::kDocument), ElementsAre(99));
 }
 
 }  // namespace

@@ -461,8 +461,8 @@ TEST_F(TextSampleTest, MeasureOfATooLongTextHasTheWholeCounts) {
 // supervised.
 TEST_F(TextSampleTest, WritesVideosAtTheirMarks) {
   model_.mutable_token_ids()->set_video(1007);
-  const std::vector<VideoText> videos = {{2, 3, {"<0.5>", "<1.5>"}},
-                                         {1, 1, {}}};
+  const std::vector<StreamText> videos = {{2, 3, {"<0.5>", "<1.5>"}},
+                                          {1, 1, {}}};
   const auto sample = BuildText("a<video>b<image>c<video>", TextForm::kDocument,
                                 Sides{Grid(2, 4)}, Options(), videos);
   ASSERT_TRUE(sample.ok()) << sample.status();
@@ -492,7 +492,7 @@ TEST_F(TextSampleTest, WritesVideosAtTheirMarks) {
 // LLaVA's data mark a video with the mark of an image.
 TEST_F(TextSampleTest, AnImageMarkIsAVideosWhereThereIsNoImage) {
   model_.mutable_token_ids()->set_video(1007);
-  const std::vector<VideoText> videos = {{1, 2, {}}};
+  const std::vector<StreamText> videos = {{1, 2, {}}};
   const auto marked =
       BuildText("<image>x", TextForm::kDocument, {}, Options(), videos);
   ASSERT_TRUE(marked.ok()) << marked.status();
@@ -504,12 +504,11 @@ TEST_F(TextSampleTest, AnImageMarkIsAVideosWhereThereIsNoImage) {
       BuildText("<video><video>", TextForm::kDocument, {}, Options(), videos)
           .status()
           .message(),
-      HasSubstr("2 <video> marks, the sample has 0 images and 1 videos"));
-  EXPECT_THAT(
-      BuildText("<video>", TextForm::kDocument, {}, Options())
-          .status()
-          .message(),
-      HasSubstr("1 <video> marks, the sample has 0 images and 0 videos"));
+      HasSubstr("2 <video> marks, the sample has 0 images, 1 videos"));
+  EXPECT_THAT(BuildText("<video>", TextForm::kDocument, {}, Options())
+                  .status()
+                  .message(),
+              HasSubstr("1 <video> marks, the sample has 0 images, 0 videos"));
 }
 
 // Texts of samples with a SentencePiece model.

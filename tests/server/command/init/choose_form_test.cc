@@ -28,7 +28,7 @@ TEST(ChooseFormTest, TakesTheOneThatExplainsMost) {
                         R"({"image": "c.jpg", "text": "cap"})"}),
                  {});
   EXPECT_EQ(trial.good, 2);
-  EXPECT_EQ(trial.with_images, 2);
+  EXPECT_EQ(trial.media.with[MediumKind::kImage], 2);
   EXPECT_EQ(FormYaml(trial.form),
             R"({name: "question_answer", images: "image|img", )"
             R"(user: "question", assistant: "answer"})");

@@ -29,7 +29,7 @@ SeenFiles Tars(const std::string& path) {
   files.samples = 100;
   files.looked_at = 100;
   files.bytes = 5000000;
-  files.most_images = 2;
+  files.media.most[MediumKind::kImage] = 2;
   files.most_text = 1000;
   return files;
 }
@@ -221,29 +221,30 @@ TEST(ChooseModelTest, TheModelsFilesDecide) {
 
 TEST(DecideSetupTest, ClipsBringTheModuleAudio) {
   Seen seen = Folder();
-  seen.files[0].most_images = 0;
-  seen.files[0].with_clips = 5;
-  seen.files[0].most_clips = 2;
+  seen.files[0].media.most[MediumKind::kImage] = 0;
+  seen.files[0].media.with[MediumKind::kAudio] = 5;
+  seen.files[0].media.most[MediumKind::kAudio] = 2;
   const v1::Config alone = Loaded(seen);
   EXPECT_EQ(alone.model().profile(), "qwen2_5_omni");
   EXPECT_EQ(alone.topology().modules().count("vision"), 0u);
   EXPECT_EQ(alone.topology().modules().at("audio").dp(), 1u);
   // Two clips of 750 tokens, 1000 bytes of text, and half of that again.
   EXPECT_EQ(alone.batch().max_tokens(), 4096u);
-  seen.files[0].with_images = 3;
-  seen.files[0].most_images = 1;
+  seen.files[0].media.with[MediumKind::kImage] = 3;
+  seen.files[0].media.most[MediumKind::kImage] = 1;
   const v1::Config both = Loaded(seen);
   EXPECT_EQ(both.topology().modules().at("vision").dp(), 1u);
   EXPECT_EQ(both.topology().modules().at("audio").dp(), 1u);
   // Videos, too, bring the module that sees them.
-  seen.files[0].with_images = seen.files[0].most_images = 0;
-  seen.files[0].with_videos = 2;
+  seen.files[0].media.with[MediumKind::kImage] =
+      seen.files[0].media.most[MediumKind::kImage] = 0;
+  seen.files[0].media.with[MediumKind::kVideo] = 2;
   const v1::Config films = Loaded(seen);
   EXPECT_EQ(films.topology().modules().at("vision").dp(), 1u);
   EXPECT_EQ(films.topology().modules().at("audio").dp(), 1u);
-  seen.files[0].with_videos = 0;
-  seen.files[0].with_images = 3;
-  seen.files[0].most_images = 1;
+  seen.files[0].media.with[MediumKind::kVideo] = 0;
+  seen.files[0].media.with[MediumKind::kImage] = 3;
+  seen.files[0].media.most[MediumKind::kImage] = 1;
   // A model that takes images alone.
   seen.model = Qwen();
   EXPECT_EQ(Loaded(seen).topology().modules().count("audio"), 0u);

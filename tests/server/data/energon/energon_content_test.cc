@@ -283,7 +283,7 @@ TEST_F(EnergonVideosTest, ReadsAFieldOrAMember) {
     const auto report = BuildIndex(source_, folder_, FakeVideoOptions());
     ASSERT_TRUE(report.ok()) << report.status();
     for (const BadSample& bad : report->bad) ADD_FAILURE() << bad.reason;
-    EXPECT_EQ(report->videos, 2u);
+    EXPECT_EQ(report->media[MediumKind::kVideo], 2u);
     const auto opened = OpenSource(source_, folder_, FakeKey());
     ASSERT_TRUE(opened.ok()) << opened.status();
     const auto sample = (*opened)->Read(1, ReadParts());
@@ -336,7 +336,7 @@ TEST_F(EnergonVideosTest, ReadsListsOfPicturesOfCrudeSamples) {
   EXPECT_THAT(report->bad[0].reason,
               HasSubstr("2.0.1.jpg: 31x20 pixels, and the video's first "
                         "picture has 30x20"));
-  EXPECT_EQ(report->videos, 1u);
+  EXPECT_EQ(report->media[MediumKind::kVideo], 1u);
   const auto opened = OpenSource(source_, folder_, FakeKey());
   ASSERT_TRUE(opened.ok()) << opened.status();
   const auto sample = (*opened)->Read(0, ReadParts());

@@ -121,7 +121,7 @@ TEST_F(EnergonTest, ReadsTheSplitThatTheSourceNames) {
   const IndexReport report = Build();
   EXPECT_THAT(report.bad, IsEmpty());
   EXPECT_EQ(report.samples, 3);
-  EXPECT_EQ(report.images, 3);
+  EXPECT_EQ(report.media[MediumKind::kImage], 3);
   const std::vector<std::string> train = Samples();
   ASSERT_EQ(train.size(), 3);
   EXPECT_THAT(train[0], HasSubstr("nv/a-0.tar: x/1 "));

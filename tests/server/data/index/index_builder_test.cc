@@ -70,7 +70,7 @@ TEST_F(IndexBuilderTest, IndexesTars) {
   const IndexReport report = Build(tars_);
   EXPECT_THAT(Lines(report.bad), IsEmpty());
   EXPECT_EQ(report.samples, 4);
-  EXPECT_EQ(report.images, 3);
+  EXPECT_EQ(report.media[MediumKind::kImage], 3);
   EXPECT_EQ(report.skipped, 1);
   EXPECT_THAT(report.ignored, ElementsAre(Pair("cls", 1)));
   ASSERT_EQ(report.unlearnt.size(), 1u);
@@ -232,7 +232,7 @@ TEST_F(IndexBuilderTest, IndexesJsonl) {
             "{}");                                       // 213
   const IndexReport report = Build(source);
   EXPECT_EQ(report.samples, 3);
-  EXPECT_EQ(report.images, 3);
+  EXPECT_EQ(report.media[MediumKind::kImage], 3);
   EXPECT_EQ(report.skipped, 1);
   const std::vector<std::string> lines = Lines(report.bad);
   ASSERT_EQ(lines.size(), 7) << ::testing::PrintToString(lines);

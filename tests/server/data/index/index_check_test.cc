@@ -328,7 +328,7 @@ TEST_F(IndexCheckTest, KeepsTheVideosOfSamples) {
   const v1::Source source =
       MakeSource(v1::Source::FORMAT_WEBDATASET, "docs.tar");
   IndexOptions options = RealImageOptions();
-  options.read_video = [](const RawMedium&) {
+  options.read[MediumKind::kVideo] = [](const RawMedium&) {
     StreamFacts video = {};
     video.fps = 30;
     video.frames = video.width = video.height = 60;
@@ -339,7 +339,7 @@ TEST_F(IndexCheckTest, KeepsTheVideosOfSamples) {
   const auto index = Checked(source, ScanOptions());
   EXPECT_EQ(index->mark_counts().with(ImageCheckResult::kClean), 2);
   EXPECT_EQ(index->digest(), digest);
-  EXPECT_EQ(index->num_videos(), 1u);
+  EXPECT_EQ(index->media_counts()[MediumKind::kVideo], 1u);
   const auto sample = index->sample(1);
   ASSERT_TRUE(sample.ok()) << sample.status();
   ASSERT_EQ(Videos(*sample).size(), 1u);

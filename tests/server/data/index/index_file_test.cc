@@ -509,9 +509,9 @@ TEST(IndexHashesTest, ReturnsAllHashes) {
   contents.is_hashed = true;
   StreamFacts video = {};
   video.frames = video.width = video.height = 1;
-  contents.videos = {video, video, video};
-  contents.video_records = {1, 1, 2};
-  contents.video_hashes = {21, 22, 23};
+  contents.streams = {video, video, video};
+  contents.stream_records = {1, 1, 2};
+  contents.stream_hashes = {21, 22, 23};
   const auto index = Written(contents);
   ASSERT_TRUE(index->Verify(nullptr).ok());
   EXPECT_TRUE(index->is_hashed());
@@ -519,15 +519,15 @@ TEST(IndexHashesTest, ReturnsAllHashes) {
   EXPECT_THAT(index->media_hashes(1)->images, ElementsAre(14, 15));
   EXPECT_TRUE(index->media_hashes(0)->streams.empty());
   EXPECT_THAT(index->media_hashes(1)->streams, ElementsAre(21, 22));
-  EXPECT_THAT(*index->hashes_of_videos(2), ElementsAre(23));
+  EXPECT_THAT(*index->stream_hashes(2), ElementsAre(23));
   // Servers that compare all hashes agree with no others, and with none that
   // has other ones; those of samples left out do not count.
   const std::string digest = index->encoded_digest();
-  contents.video_hashes[2] = 99;
+  contents.stream_hashes[2] = 99;
   EXPECT_EQ(Written(contents)->encoded_digest(), digest);
-  contents.video_hashes[1] = 99;
+  contents.stream_hashes[1] = 99;
   EXPECT_NE(Written(contents)->encoded_digest(), digest);
-  contents.video_hashes[1] = 22;
+  contents.stream_hashes[1] = 22;
   contents.content_hashes[3] = 99;
   EXPECT_NE(Written(contents)->encoded_digest(), digest);
   contents.is_hashed = false;
@@ -539,7 +539,7 @@ TEST(IndexHashesTest, ReturnsAllHashes) {
   EXPECT_EQ(plain->digest(), index->digest());
   // Hashes of some alone are not written.
   contents.is_hashed = true;
-  contents.video_hashes.pop_back();
+  contents.stream_hashes.pop_back();
   EXPECT_EQ(WriteIndex(TestFolder() + "/b.index", contents).code(),
             absl::StatusCode::kInternal);
 }

@@ -272,8 +272,8 @@ IndexContents FewContents() {
     (i == 3 ? contents.left_out : contents.samples).push_back(sample);
   }
   contents.images.resize(4, {10, 20});
-  contents.videos = {Video(100), Video(200), Video(300)};
-  contents.video_records = {1, 1, 3};
+  contents.streams = {Video(100), Video(200), Video(300)};
+  contents.stream_records = {1, 1, 3};
   return contents;
 }
 
@@ -288,7 +288,7 @@ std::shared_ptr<const IndexFile> WriteFew(const IndexContents& contents) {
 TEST(IndexVideosTest, HoldsTheVideosOfEachSample) {
   const auto index = WriteFew(FewContents());
   EXPECT_TRUE(index->Verify(nullptr).ok()) << index->Verify(nullptr);
-  EXPECT_EQ(index->num_videos(), 2u);
+  EXPECT_EQ(index->media_counts()[MediumKind::kVideo], 2u);
   EXPECT_TRUE(Videos(*index->sample(0)).empty());
   EXPECT_TRUE(Videos(*index->sample(2)).empty());
   const auto sample = index->sample(1);
@@ -298,7 +298,7 @@ TEST(IndexVideosTest, HoldsTheVideosOfEachSample) {
   const StreamFacts wanted = Video(200);
   EXPECT_EQ(std::memcmp(&sample->media.streams()[1], &wanted, sizeof(wanted)),
             0);
-  const auto left_out = index->videos(3);
+  const auto left_out = index->streams(3);
   ASSERT_TRUE(left_out.ok()) << left_out.status();
   ASSERT_EQ(left_out->size(), 1u);
   EXPECT_EQ(left_out->front().frames, 300u);
@@ -307,33 +307,33 @@ TEST(IndexVideosTest, HoldsTheVideosOfEachSample) {
 TEST(IndexVideosTest, TheDigestCoversTheVideosOfSamples) {
   const std::string with = WriteFew(FewContents())->digest();
   IndexContents other = FewContents();
-  other.videos[1].fps = 30;
+  other.streams[1].fps = 30;
   EXPECT_NE(WriteFew(other)->digest(), with);
   other = FewContents();
-  other.video_records = {0, 1, 3};
+  other.stream_records = {0, 1, 3};
   EXPECT_NE(WriteFew(other)->digest(), with);
   // That of a sample left out is not data.
   other = FewContents();
-  other.videos[2].frames = 1;
+  other.streams[2].frames = 1;
   EXPECT_EQ(WriteFew(other)->digest(), with);
   // Without videos of samples it is that of a source without any.
-  other.videos = {Video(5)};
-  other.video_records = {3};
+  other.streams = {Video(5)};
+  other.stream_records = {3};
   IndexContents none = FewContents();
-  none.videos.clear();
-  none.video_records.clear();
+  none.streams.clear();
+  none.stream_records.clear();
   EXPECT_EQ(WriteFew(other)->digest(), WriteFew(none)->digest());
-  EXPECT_EQ(WriteFew(none)->num_videos(), 0u);
+  EXPECT_EQ(WriteFew(none)->media_counts()[MediumKind::kVideo], 0u);
 }
 
 // Of the second video of sample 1 and of the one left out.
 TEST(IndexVideosTest, HoldsTheTimesOfVideosOfVariableRate) {
   const std::string constant = WriteFew(FewContents())->digest();
   IndexContents contents = FewContents();
-  contents.videos[1].frames = 3;
-  contents.videos[1].flags |= StreamFacts::kHasTimes;
-  contents.videos[2].frames = 1;
-  contents.videos[2].flags |= StreamFacts::kHasTimes;
+  contents.streams[1].frames = 3;
+  contents.streams[1].flags |= StreamFacts::kHasTimes;
+  contents.streams[2].frames = 1;
+  contents.streams[2].flags |= StreamFacts::kHasTimes;
   contents.times = {0, 10, 500, 600, 0, 40};
   const auto index = WriteFew(contents);
   EXPECT_TRUE(index->Verify(nullptr).ok()) << index->Verify(nullptr);
@@ -357,13 +357,13 @@ TEST(IndexVideosTest, HoldsTheTimesOfVideosOfVariableRate) {
   const uint64_t starts[] = {0, 0, 2, 2};
   const Digest digest =
       DigestOfSamples(few.samples, few.images, {}, starts,
-                      absl::MakeConstSpan(few.videos).first(2));
+                      absl::MakeConstSpan(few.streams).first(2));
   EXPECT_EQ(constant, absl::StrFormat("%016x%016x", digest[0], digest[1]));
 }
 
 TEST(IndexVideosTest, ReportsAVideoThatCannotBe) {
   IndexContents contents = FewContents();
-  contents.videos[0].frames = 0;
+  contents.streams[0].frames = 0;
   const auto index = WriteFew(contents);
   EXPECT_TRUE(index->sample(0).ok());
   EXPECT_THAT(std::string(index->sample(1).status().message()),

@@ -96,7 +96,7 @@ TEST_F(ShardScanTest, MergesToTheIndexOfOneRun) {
     EXPECT_EQ(Journals(), 0);
     EXPECT_EQ(samples, one->samples);
     EXPECT_EQ(merged->samples, one->samples);
-    EXPECT_EQ(merged->images, one->images);
+    EXPECT_EQ(merged->media, one->media);
     EXPECT_EQ(merged->skipped, one->skipped);
     EXPECT_EQ(merged->ignored, one->ignored);
     ASSERT_EQ(merged->unlearnt.size(), 1u);

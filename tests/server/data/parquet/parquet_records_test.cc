@@ -298,7 +298,7 @@ TEST_F(ParquetVideosTest, ReadsBytesAndPathsOfAColumn) {
   const v1::Source source = GetSource("video_structs.parquet");
   const IndexReport report = Build(source);
   EXPECT_EQ(report.samples, 4u);
-  EXPECT_EQ(report.videos, 3u);
+  EXPECT_EQ(report.media[MediumKind::kVideo], 3u);
   EXPECT_THAT(BadOf(report), ElementsAre("5: video 1: no video",
                                          HasSubstr("gone.mp4: cannot open")));
   EXPECT_EQ(report.bad[1].kind, "video missing");
@@ -312,7 +312,7 @@ TEST_F(ParquetVideosTest, ReadsBytesAndPathsOfAColumn) {
 
 TEST_F(ParquetVideosTest, ReadsListsBesideImages) {
   const v1::Source source = GetSource("video_lists.parquet");
-  EXPECT_EQ(Build(source).videos, 3u);
+  EXPECT_EQ(Build(source).media[MediumKind::kVideo], 3u);
   const auto opened = Open(source);
   EXPECT_EQ(Shown(*opened, 0, {FakeVideo(5), FakeVideo(6)}),
             R"("<video><video>q" 5 6)");
@@ -343,7 +343,7 @@ TEST_F(ParquetVideosTest, FollowsPathsBelowMediaRoot) {
 
 TEST_F(ParquetVideosTest, ReadsWhatPartsOfMessagesName) {
   const v1::Source source = GetSource("video_parts.parquet");
-  EXPECT_EQ(Build(source).videos, 1u);
+  EXPECT_EQ(Build(source).media[MediumKind::kVideo], 1u);
   EXPECT_EQ(Shown(*Open(source), 0, {FakeVideo(9, 5000)}),
             R"([{"type":"video"},{"text":"q","type":"text"}] 9)");
 }
@@ -378,8 +378,8 @@ TEST_F(ParquetVideosTest, ReadsTheClipsOfParts) {
 TEST_F(ParquetVideosTest, ReadsAudio) {
   const v1::Source source = GetSource("audio.parquet");
   const IndexReport report = Build(source);
-  EXPECT_EQ(report.videos, 0u);
-  EXPECT_EQ(report.clips, 2u);
+  EXPECT_EQ(report.media[MediumKind::kVideo], 0u);
+  EXPECT_EQ(report.media[MediumKind::kAudio], 2u);
   EXPECT_THAT(BadOf(report), ElementsAre("4: audio 1: no video"));
   const auto opened = Open(source);
   const auto heard = [&](uint64_t ordinal) {
@@ -401,17 +401,17 @@ TEST_F(ParquetVideosTest, ReadsAudio) {
   v1::Source named = source;
   named.mutable_columns()->set_conversations("conversations");
   named.set_index(".ballast/silent.index");
-  EXPECT_EQ(Build(named).clips, 0u);
+  EXPECT_EQ(Build(named).media[MediumKind::kAudio], 0u);
   named.mutable_columns()->set_audio("audio");
   named.set_index(".ballast/named.index");
-  EXPECT_EQ(Build(named).clips, 2u);
+  EXPECT_EQ(Build(named).media[MediumKind::kAudio], 2u);
   v1::Source preset = source;
   preset.set_preset(v1::Source::PRESET_LLAVA);
   preset.set_index(".ballast/preset.index");
-  EXPECT_EQ(Build(preset).clips, 2u);
+  EXPECT_EQ(Build(preset).media[MediumKind::kAudio], 2u);
   // Beside a document of parallel lists.
   const v1::Source places = GetSource("audio_places.parquet");
-  EXPECT_EQ(Build(places).clips, 3u);
+  EXPECT_EQ(Build(places).media[MediumKind::kAudio], 3u);
   EXPECT_EQ(Clips(*ReadSample(*Open(places), 1)).size(), 1u);
 }
 

@@ -484,7 +484,7 @@ TEST_F(ParquetSourceTest, ReadsPreferencePairsOfASourceThatSaysSo) {
   const auto [parts, report] = build("pair_parts.parquet");
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->samples, 2u);
-  EXPECT_EQ(report->images, 1u);
+  EXPECT_EQ(report->media[MediumKind::kImage], 1u);
   ASSERT_EQ(report->bad.size(), 1u);
   EXPECT_THAT(report->bad[0].reason, HasSubstr("there is no `prompt`"));
   const auto sample = ReadSample(*Open(parts), 0);

@@ -55,6 +55,16 @@ class WebDatasetReaderTest : public ::testing::Test {
   absl::flat_hash_map<std::string, uint64_t> ignored_;
 };
 
+// The media of a kind.
+std::vector<MediumParts<TarMember>> Of(const WebDatasetSample& sample,
+                                       MediumKind kind) {
+  std::vector<MediumParts<TarMember>> found;
+  for (const MediumParts<TarMember>& medium : sample.media) {
+    if (medium.kind == kind) found.push_back(medium);
+  }
+  return found;
+}
+
 TEST_F(WebDatasetReaderTest, GroupsMembers) {
   const auto samples =
       Read(TarEntry("./", "", '5') + TarEntry("./x/a.json", "{}") +
@@ -70,14 +80,14 @@ TEST_F(WebDatasetReaderTest, GroupsMembers) {
   EXPECT_EQ(samples[0].begin, 512);
   EXPECT_EQ(samples[0].end, 512 + 4 * 1024);
   EXPECT_EQ(samples[0].text.data, 1024);
-  ASSERT_EQ(samples[0].images.size(), 2);
-  EXPECT_EQ(samples[0].images[0].size, 1);
-  EXPECT_EQ(samples[0].images[1].size, 2);
+  ASSERT_EQ(Of(samples[0], MediumKind::kImage).size(), 2);
+  EXPECT_EQ(Of(samples[0], MediumKind::kImage)[0].parts[0].size, 1);
+  EXPECT_EQ(Of(samples[0], MediumKind::kImage)[1].parts[0].size, 2);
   EXPECT_TRUE(samples[1].fault.ok()) << samples[1].fault;
   EXPECT_EQ(samples[1].key, "x/b");
   EXPECT_EQ(samples[1].text_format, RawSample::TextFormat::kPlain);
-  ASSERT_EQ(samples[1].images.size(), 1);
-  EXPECT_EQ(samples[1].images[0].size, 3);
+  ASSERT_EQ(Of(samples[1], MediumKind::kImage).size(), 1);
+  EXPECT_EQ(Of(samples[1], MediumKind::kImage)[0].parts[0].size, 3);
   EXPECT_THAT(ignored_, UnorderedElementsAre(Pair("cls", 1), Pair("id", 1),
                                              Pair("hidden", 1), Pair("", 1)));
 }
@@ -91,10 +101,10 @@ TEST_F(WebDatasetReaderTest, FindsAudio) {
            TarEntry("d.1.ogg", "1") + TarEntry("d.txt", "d") + TarEnd());
   ASSERT_TRUE(status_.ok()) << status_;
   ASSERT_EQ(samples.size(), 4);
-  EXPECT_EQ(samples[0].clips.size(), 1);
-  ASSERT_EQ(samples[1].clips.size(), 2);
-  EXPECT_EQ(samples[1].clips[0].name, "b.0.flac");
-  EXPECT_EQ(samples[1].clips[1].size, 2);
+  EXPECT_EQ(Of(samples[0], MediumKind::kAudio).size(), 1);
+  ASSERT_EQ(Of(samples[1], MediumKind::kAudio).size(), 2);
+  EXPECT_EQ(Of(samples[1], MediumKind::kAudio)[0].parts[0].name, "b.0.flac");
+  EXPECT_EQ(Of(samples[1], MediumKind::kAudio)[1].parts[0].size, 2);
   EXPECT_EQ(samples[2].fault.message(), "audios with and without a number");
   EXPECT_EQ(samples[3].fault.message(),
             "audio 0 is missing before \"d.1.ogg\"");
@@ -108,7 +118,7 @@ TEST_F(WebDatasetReaderTest, RecognisesTextsThatAreTokens) {
   ASSERT_EQ(samples.size(), 2);
   EXPECT_TRUE(samples[0].fault.ok()) << samples[0].fault;
   EXPECT_EQ(samples[0].text_format, RawSample::TextFormat::kPackedBytes);
-  EXPECT_EQ(samples[0].images.size(), 1);
+  EXPECT_EQ(Of(samples[0], MediumKind::kImage).size(), 1);
   EXPECT_EQ(samples[1].text_format, RawSample::TextFormat::kPackedJson);
   EXPECT_EQ(Fault({{"a.json", "{}"}, {"a.tokens.bin", "1234"}}),
             "two texts: \"a.json\" and \"a.tokens.bin\"");
@@ -159,16 +169,16 @@ TEST_F(WebDatasetReaderTest, PicturesAreVideos) {
   EXPECT_THAT(samples[2].fault.message(), HasSubstr("c.0.1.2.jpg"));
   const WebDatasetSample& a = samples[0];
   EXPECT_TRUE(a.fault.ok()) << a.fault;
-  ASSERT_EQ(a.images.size(), 1);
-  ASSERT_EQ(a.videos.size(), 3);
-  EXPECT_TRUE(a.videos[0].is_list);
-  ASSERT_EQ(a.videos[0].parts.size(), 2);
-  EXPECT_EQ(a.videos[0].parts[0].name, "a.0.0000.JPG");
-  EXPECT_EQ(a.videos[0].parts[1].name, "a.0.1.png");
-  EXPECT_FALSE(a.videos[1].is_list);
-  EXPECT_EQ(a.videos[1].parts[0].size, 5);
-  EXPECT_TRUE(a.videos[2].is_list);
-  EXPECT_EQ(a.videos[2].parts.size(), 1);
+  ASSERT_EQ(Of(a, MediumKind::kImage).size(), 1);
+  ASSERT_EQ(Of(a, MediumKind::kVideo).size(), 3);
+  EXPECT_TRUE(Of(a, MediumKind::kVideo)[0].is_list);
+  ASSERT_EQ(Of(a, MediumKind::kVideo)[0].parts.size(), 2);
+  EXPECT_EQ(Of(a, MediumKind::kVideo)[0].parts[0].name, "a.0.0000.JPG");
+  EXPECT_EQ(Of(a, MediumKind::kVideo)[0].parts[1].name, "a.0.1.png");
+  EXPECT_FALSE(Of(a, MediumKind::kVideo)[1].is_list);
+  EXPECT_EQ(Of(a, MediumKind::kVideo)[1].parts[0].size, 5);
+  EXPECT_TRUE(Of(a, MediumKind::kVideo)[2].is_list);
+  EXPECT_EQ(Of(a, MediumKind::kVideo)[2].parts.size(), 1);
   EXPECT_THAT(ignored_,
               UnorderedElementsAre(Pair("x.0.jpg", 1), Pair("0.1.2.jpg", 1)));
 }
@@ -186,7 +196,7 @@ TEST_F(WebDatasetReaderTest, PicturesOfVideosMayBeUnread) {
   const auto sample = reader.Next();
   ASSERT_TRUE(sample.ok() && sample->has_value()) << sample.status();
   EXPECT_THAT((*sample)->fault.message(), HasSubstr("a.0.0.jpg"));
-  EXPECT_TRUE((*sample)->videos.empty());
+  EXPECT_TRUE(Of(**sample, MediumKind::kVideo).empty());
   EXPECT_FALSE(reader.Next()->has_value());
   EXPECT_THAT(reader.ignored(),
               UnorderedElementsAre(Pair("0.0.jpg", 1), Pair("0.1.jpg", 1)));
@@ -354,7 +364,7 @@ TEST_F(WebDatasetReaderTest, GivesTheSampleBeforeDamageApart) {
   ASSERT_TRUE(pending_.has_value());
   EXPECT_EQ(pending_->key, "b");
   EXPECT_TRUE(pending_->fault.ok()) << pending_->fault;
-  EXPECT_EQ(pending_->images.size(), 1u);
+  EXPECT_EQ(Of(*pending_, MediumKind::kImage).size(), 1u);
   EXPECT_EQ(pending_->begin, 1024u);
   EXPECT_EQ(pending_->end, 3072u);
   // Damage at the beginning of a file is before any sample.

@@ -56,7 +56,7 @@ class WriteTarsTest : public ::testing::Test {
 
   static IndexOptions WithVideos() {
     IndexOptions options = Options();
-    options.read_video = ReadFakeVideo;
+    options.read[MediumKind::kVideo] = ReadFakeVideo;
     return options;
   }
 
@@ -150,12 +150,13 @@ TEST_F(WriteTarsTest, RefusesVideosThatTarsDoNotHold) {
         folder_ + "/chat.jsonl",
         absl::StrCat(R"({"video": )", video, R"(, "conversations": []})"));
     IndexOptions options = Options();
-    options.read_video = [](const RawMedium&) {
+    options.read[MediumKind::kVideo] = [](const RawMedium&) {
       StreamFacts facts = {};
       facts.fps = facts.frames = facts.width = facts.height = 60;
       return absl::StatusOr<StreamFacts>(facts);
     };
-    EXPECT_EQ(BuildIndex(lines_, folder_, options)->videos, 1u);
+    EXPECT_EQ(BuildIndex(lines_, folder_, options)->media[MediumKind::kVideo],
+              1u);
     const auto source = OpenSource(lines_, folder_, FakeKey());
     EXPECT_TRUE(source.ok()) << source.status();
     RepackOptions repacking = Repacking();

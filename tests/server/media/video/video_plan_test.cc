@@ -20,7 +20,7 @@
 #include "common/sha256.h"
 #include "server/model/model_profile.h"
 #include "server/model/model_videos.h"
-#include "server/text/video_text.h"
+#include "server/text/media_text.h"
 
 namespace ballast {
 namespace {
@@ -263,7 +263,7 @@ TEST(VariableVideoTest, FramesOfVariableRateAreThoseOfTheirTimes) {
   }
   EXPECT_DOUBLE_EQ(plan->seconds[7], (6.5 + 8.0) / 2);
   EXPECT_NEAR(plan->seconds_per_patch, 2 * 8.0333 / 16, 1e-9);
-  const VideoText text = TextOfVideo(model.rule, *plan, model.merge);
+  const StreamText text = TextOfVideo(model.rule, *plan, model.merge);
   EXPECT_THAT(text.before.back(), HasSubstr("<7.2 seconds>"));
   // Without them the plan is refused.
   EXPECT_EQ(PlanIndexedVideo(model, video).status().code(),
@@ -334,7 +334,7 @@ TEST(LlavaVideoTest, EqualsItsTrainingCode) {
     EXPECT_EQ(plan->width, 384u);
     EXPECT_EQ(plan->grid_h, 27u);
     EXPECT_EQ(plan->tokens, vector["rows"].get<uint64_t>());
-    const VideoText text = TextOfVideo(model.rule, *plan, model.merge);
+    const StreamText text = TextOfVideo(model.rule, *plan, model.merge);
     EXPECT_EQ(text.runs, 1u);
     EXPECT_EQ(text.run_tokens, plan->tokens);
     const std::string wanted = vector["times"];

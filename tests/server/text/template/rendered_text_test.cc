@@ -360,13 +360,13 @@ TEST_F(RenderedTextTest, ImagesBecomePlaceholders) {
 }
 
 TEST_F(RenderedTextTest, MarksOfMediaAreFoundByTheirNames) {
-  const auto find = [](absl::string_view text, size_t images, size_t videos,
+  const auto find = [](absl::string_view text, uint64_t images, uint64_t videos,
                        const ImageMarks& marks, absl::string_view video) {
-    const auto media = FindMedia(text, images, videos, marks, video);
+    const auto media = FindMedia(text, {{images, videos}}, marks, video);
     if (!media.ok()) return std::string(media.status().message());
     std::string found;
     for (const MediaMark& mark : *media) {
-      absl::StrAppend(&found, mark.is_video ? "V" : "I", "[",
+      absl::StrAppend(&found, mark.kind == MediumKind::kVideo ? "V" : "I", "[",
                       text.substr(mark.begin, mark.end - mark.begin), "]");
     }
     return found;
@@ -462,7 +462,7 @@ TEST_F(RenderedTextTest, VideosBecomeTheirFrames) {
            "'<|vision_start|><|' + p.type + '_pad|><|vision_end|>' }}"
            "{%- endfor %}{% endif %}{{ '<|im_end|>\n' }}{% endfor %}"));
   ASSERT_TRUE(own.ok()) << own.status();
-  const VideoText video = {
+  const StreamText video = {
       .runs = 2, .run_tokens = 4, .before = {"<0.5 seconds>", "<1.5 seconds>"}};
   const std::vector<ImageSize> image = {{96, 64}};
   const std::vector<ImageSize> none;

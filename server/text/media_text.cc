@@ -1,10 +1,11 @@
-#include "server/text/video_text.h"
+#include "server/text/media_text.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/status_macros.h"
 #include "server/model/indexed_clip.h"
@@ -33,8 +34,8 @@ std::string GetTimes(const VideoPlan& plan) {
 
 }  // namespace
 
-VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
-  VideoText text;
+StreamText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
+  StreamText text;
   if (rule == VideoRule::kInternVl) {
     text.runs = plan.grid_t;
     text.run_tokens = static_cast<uint32_t>(plan.tokens / plan.grid_t);
@@ -62,14 +63,14 @@ VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
   return text;
 }
 
-VideoText TextOfClip(uint64_t tokens) {
-  VideoText clip;
+StreamText TextOfClip(uint64_t tokens) {
+  StreamText clip;
   clip.run_tokens = static_cast<uint32_t>(tokens);
-  clip.is_audio = true;
+  clip.kind = MediumKind::kAudio;
   return clip;
 }
 
-ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio,
+ImagePieces ClipPieces(const StreamText& clip, const v1::AudioFamily& audio,
                        size_t number) {
   ImagePieces pieces;
   const auto add_text = [&](const std::string& mark) {
@@ -133,7 +134,7 @@ absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
   return text;
 }
 
-ImagePieces VideoPieces(const VideoText& video, const ImageMarks& marks,
+ImagePieces VideoPieces(const StreamText& video, const ImageMarks& marks,
                         bool has_own_id, const v1::AudioFamily* audio) {
   ImagePieces pieces;
   if (!video.with_audio.empty()) {
@@ -180,8 +181,9 @@ void AppendGrids(const VideoModel& video, const VideoPlan& plan,
   grids->push_back({plan.grid_t, plan.grid_h, plan.grid_w, interval});
 }
 
-absl::Status CheckLlavaVideos(size_t images, size_t videos,
-                              bool is_conversation) {
+absl::Status CheckLlavaVideos(const MediaCounts& media, bool is_conversation) {
+  const uint64_t images = media[MediumKind::kImage];
+  const uint64_t videos = media[MediumKind::kVideo];
   const auto fault = [](const auto&... pieces) {
     return DataFaultError(absl::StrCat(
         pieces...,
@@ -212,82 +214,53 @@ absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<MediumKind>> MarkFrames(
-    size_t images, size_t videos, absl::Span<std::string* const> texts,
-    std::optional<size_t> clips) {
-  std::vector<MediumKind> order;
+absl::StatusOr<MediaOrder> MarkMedia(const MediaCounts& media, bool takes_audio,
+                                     absl::Span<std::string* const> texts) {
+  std::vector<MediumKind> kinds;
+  ForEachKind([&](MediumKind kind) {
+    if (kind != MediumKind::kAudio || takes_audio) kinds.push_back(kind);
+  });
+  MediaOrder order;
   for (std::string* text : texts) {
     std::string marked;
     absl::string_view rest = *text;
     while (true) {
-      const size_t image = rest.find(kImageMark);
-      const size_t video = rest.find(kVideoMark);
-      const size_t audio =
-          clips.has_value() ? rest.find(kAudioMark) : rest.npos;
-      const size_t first = std::min({image, video, audio});
-      if (first == rest.npos) break;
-      absl::string_view mark = kImageMark;
-      if (first == audio) {
-        order.push_back(MediumKind::kAudio);
-        mark = kAudioMark;
-      } else if (first == video || (images == 0 && videos != 0)) {
-        order.push_back(MediumKind::kVideo);
-        if (first == video) mark = kVideoMark;
-      } else {
-        order.push_back(MediumKind::kImage);
+      size_t first = rest.npos;
+      MediumKind found = MediumKind::kImage;
+      for (const MediumKind kind : kinds) {
+        const size_t at = rest.find(WordsOf(kind).mark);
+        if (at >= first) continue;
+        first = at;
+        found = kind;
       }
+      if (first == rest.npos) break;
       absl::StrAppend(&marked, rest.substr(0, first), kImageMark);
-      rest.remove_prefix(first + mark.size());
+      rest.remove_prefix(first + WordsOf(found).mark.size());
+      const bool is_video = found == MediumKind::kImage &&
+                            media[MediumKind::kImage] == 0 &&
+                            media[MediumKind::kVideo] != 0;
+      order.push_back(is_video ? MediumKind::kVideo : found);
     }
     absl::StrAppend(&marked, rest);
     *text = std::move(marked);
   }
-  const size_t audios = clips.value_or(0);
   if (order.empty()) {
-    order.assign(images, MediumKind::kImage);
-    order.resize(images + videos, MediumKind::kVideo);
-    order.resize(images + videos + audios, MediumKind::kAudio);
+    for (const MediumKind kind : kinds) {
+      order.insert(order.end(), media[kind], kind);
+    }
     return order;
   }
-  const auto count = [&order](MediumKind of) -> size_t {
-    return std::count(order.begin(), order.end(), of);
-  };
-  if (count(MediumKind::kImage) == images &&
-      count(MediumKind::kVideo) == videos &&
-      count(MediumKind::kAudio) == audios) {
-    return order;
+  const MediaCounts marks = CountsOf(order);
+  if (marks == media) return order;
+  std::vector<std::string> found;
+  std::vector<std::string> wanted;
+  for (const MediumKind kind : kinds) {
+    found.push_back(absl::StrCat(marks[kind], " ", WordsOf(kind).mark));
+    wanted.push_back(absl::StrCat(media[kind], " ", WordsOf(kind).many));
   }
-  const std::string of_audio =
-      clips.has_value()
-          ? absl::StrCat(", ", count(MediumKind::kAudio), " ", kAudioMark)
-          : "";
   return DataFaultError(absl::StrCat(
-      "text has ", count(MediumKind::kImage), " ", kImageMark, " and ",
-      count(MediumKind::kVideo), " ", kVideoMark, of_audio,
-      " marks, the sample has ", images, " images and ", videos, " videos",
-      clips.has_value() ? absl::StrCat(" and ", audios, " clips of audio") : "",
-      "; each mark stands for one of them"));
-}
-
-std::vector<uint32_t> ImagesBehindVideos(const std::vector<MediumKind>& order) {
-  std::vector<uint32_t> behind;
-  auto images = static_cast<uint32_t>(
-      std::count(order.begin(), order.end(), MediumKind::kImage));
-  for (const MediumKind of : order) {
-    if (of == MediumKind::kVideo) behind.push_back(images);
-    if (of == MediumKind::kImage) --images;
-  }
-  return behind;
-}
-
-std::vector<uint32_t> VideosBeforeClips(const std::vector<MediumKind>& order) {
-  std::vector<uint32_t> before;
-  uint32_t videos = 0;
-  for (const MediumKind of : order) {
-    if (of == MediumKind::kAudio) before.push_back(videos);
-    if (of == MediumKind::kVideo) ++videos;
-  }
-  return before;
+      "text has ", absl::StrJoin(found, ", "), " marks, the sample has ",
+      absl::StrJoin(wanted, ", "), "; each mark stands for one of them"));
 }
 
 }  // namespace ballast

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,13 +21,13 @@
 
 namespace ballast {
 
-// A video in the text: runs of placeholders, each between vision start and
-// vision end. Qwen2's and Qwen2.5's is one run; Qwen3's is one a temporal
-// patch, each after its time, as "<0.8 seconds>"; InternVL's is one a frame,
-// after its number, as "Frame1: ", on a separate line; LLaVA-OneVision's is one
-// run of pooled frames and a newline, LLaVA-Video's one run of pooled frames
-// and their newlines.
-struct VideoText {
+// A video or a clip of audio in the text. A video is runs of placeholders, each
+// between vision start and vision end. Qwen2's and Qwen2.5's is one run;
+// Qwen3's is one a temporal patch, each after its time, as "<0.8 seconds>";
+// InternVL's is one a frame, after its number, as "Frame1: ", on a separate
+// line; LLaVA-OneVision's is one run of pooled frames and a newline,
+// LLaVA-Video's one run of pooled frames and their newlines.
+struct StreamText {
   uint32_t runs = 1;
   uint32_t run_tokens = 0;  // placeholders of each run
   // Before each run; empty: nothing.
@@ -36,17 +35,17 @@ struct VideoText {
   // LLaVA-Video: the sentence with the times of its frames, after the run and a
   // line feed; empty: nothing.
   std::string times = "";
-  // It is a clip of audio: one run between the model's marks of it.
-  bool is_audio = false;
+  // A clip of audio is one run between the model's marks of it.
+  MediumKind kind = MediumKind::kVideo;
   // In place of `runs`, with its audio: runs of both, between the model's marks
   // of both.
   std::vector<AudioInVideoRun> with_audio = {};
 };
 
-// What the videos of a sample, then its clips of audio are in its text.
+// The streams of a sample, by kind, in its text.
 struct MediaText {
-  std::vector<VideoText> texts;  // audio of a video has none
-  std::vector<GridThw> grids;    // one for each run of videos' placeholders
+  std::vector<StreamText> texts;  // audio of a video has none
+  std::vector<GridThw> grids;     // one for each run of videos' placeholders
   uint64_t placeholders = 0;
 };
 
@@ -58,19 +57,19 @@ absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
                                         const MediaList& media);
 
 // The text of a planned video, as the processor of `rule` writes it.
-VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge);
+StreamText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge);
 
 // The text of a clip of audio of so many tokens.
-VideoText TextOfClip(uint64_t tokens);
+StreamText TextOfClip(uint64_t tokens);
 // Its pieces. `number`: of the clip in its sample, from 1.
-ImagePieces ClipPieces(const VideoText& clip, const v1::AudioFamily& audio,
+ImagePieces ClipPieces(const StreamText& clip, const v1::AudioFamily& audio,
                        size_t number);
 
 // The pieces of the text of a video: for each run the text before it and,
 // between the model's marks of an image, its placeholders (InternVL: "Frame1:
 // <img>…</img>\nFrame2: …"). `has_own_id`: they are a video's.
 // `audio`: the model's, of a video with its audio.
-ImagePieces VideoPieces(const VideoText& video, const ImageMarks& marks,
+ImagePieces VideoPieces(const StreamText& video, const ImageMarks& marks,
                         bool has_own_id,
                         const v1::AudioFamily* audio = nullptr);
 
@@ -83,29 +82,21 @@ void AppendGrids(const VideoModel& video, const VideoPlan& plan,
 
 // The fault of a sample that LLaVA-Video's training code does not take: it has
 // one video or images, in a conversation.
-absl::Status CheckLlavaVideos(size_t images, size_t videos,
-                              bool is_conversation);
+absl::Status CheckLlavaVideos(const MediaCounts& media, bool is_conversation);
 
-// Writes the sentence of times (VideoText) where LLaVA-NeXT does: the first
+// Writes the sentence of times (StreamText) where LLaVA-NeXT does: the first
 // turn of the user loses its marks and begins with one of a video, a line feed,
 // the sentence and a line feed. Errors: INVALID_ARGUMENT (another turn than a
 // system turn before it, or none).
 absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns);
 
-// Replaces the marks of videos and of audio in the texts of one sample by image
-// marks, and returns for each mark in order what it was. In a sample of videos
-// alone `<image>` marks a video, too. Texts without any mark stay as they
-// are: images come first, then videos, then audio. `clips`, of audio; nullopt:
-// their marks are text. Errors: INVALID_ARGUMENT (another number of marks than
-// images, videos or clips).
-absl::StatusOr<std::vector<MediumKind>> MarkFrames(
-    size_t images, size_t videos, absl::Span<std::string* const> texts,
-    std::optional<size_t> clips = std::nullopt);
-
-// For each video of an order that MarkFrames returned, the number of images
-// after it; for each clip of audio, the number of videos before it.
-std::vector<uint32_t> ImagesBehindVideos(const std::vector<MediumKind>& order);
-std::vector<uint32_t> VideosBeforeClips(const std::vector<MediumKind>& order);
+// Replaces the marks of all kinds in the texts of one sample by image marks,
+// and returns for each mark in order what it was. In a sample of videos without
+// images `<image>` marks a video, too. Texts without any mark stay as they are:
+// their media are in the order of MediumKind. Without `takes_audio` `<audio>`
+// is text. Errors: INVALID_ARGUMENT (another number of marks than of `media`).
+absl::StatusOr<MediaOrder> MarkMedia(const MediaCounts& media, bool takes_audio,
+                                     absl::Span<std::string* const> texts);
 
 }  // namespace ballast
 

@@ -1,4 +1,4 @@
-#include "server/text/video_text.h"
+#include "server/text/media_text.h"
 
 #include <cstring>
 
@@ -27,7 +27,7 @@ VideoPlan Plan() {
 }
 
 TEST(VideoTextTest, Qwen2WritesOneRun) {
-  const VideoText text = TextOfVideo(VideoRule::kQwen2, Plan(), 2);
+  const StreamText text = TextOfVideo(VideoRule::kQwen2, Plan(), 2);
   EXPECT_EQ(text.runs, 1u);
   EXPECT_EQ(text.run_tokens, 3u * 2 * 3);
   EXPECT_THAT(text.before, IsEmpty());
@@ -36,7 +36,7 @@ TEST(VideoTextTest, Qwen2WritesOneRun) {
 // Python: f"<{0.25:.1f} seconds>" is "<0.2 seconds>", that of 12.75 "<12.8
 // seconds>": both values are exact, and halves round to even.
 TEST(VideoTextTest, Qwen3WritesTheTimeBeforeEachPatch) {
-  const VideoText text = TextOfVideo(VideoRule::kQwen3, Plan(), 2);
+  const StreamText text = TextOfVideo(VideoRule::kQwen3, Plan(), 2);
   EXPECT_EQ(text.runs, 3u);
   EXPECT_EQ(text.run_tokens, 2u * 3);
   EXPECT_THAT(text.before,
@@ -47,7 +47,7 @@ TEST(VideoTextTest, InternVlNumbersItsFrames) {
   VideoPlan plan;
   plan.grid_t = 3;
   plan.tokens = 3 * 256;
-  const VideoText text = TextOfVideo(VideoRule::kInternVl, plan, 1);
+  const StreamText text = TextOfVideo(VideoRule::kInternVl, plan, 1);
   EXPECT_EQ(text.runs, 3u);
   EXPECT_EQ(text.run_tokens, 256u);
   EXPECT_THAT(text.before, ElementsAre("Frame1: ", "\nFrame2: ", "\nFrame3: "));
@@ -148,8 +148,8 @@ TEST(MediaTextTest, VideosThenClips) {
   const auto both = PlanOmni({MakeVideo()}, {MakeClip(16000)});
   ASSERT_TRUE(both.ok()) << both.status();
   ASSERT_EQ(both->texts.size(), 2u);
-  EXPECT_FALSE(both->texts[0].is_audio);
-  EXPECT_TRUE(both->texts[1].is_audio);
+  EXPECT_EQ(both->texts[0].kind, MediumKind::kVideo);
+  EXPECT_EQ(both->texts[1].kind, MediumKind::kAudio);
   EXPECT_EQ(both->texts[1].run_tokens, 25u);  // 100 frames
   EXPECT_EQ(both->placeholders, tokens + 25);
   EXPECT_THAT(PlanOmni({}, {})->texts, IsEmpty());
@@ -204,8 +204,8 @@ TEST(MediaTextTest, ClipsStandAmongVideosWithTheirAudio) {
   ASSERT_EQ(text->texts.size(), 4u);
   EXPECT_EQ(text->grids[0].audio_tokens, 62u);
   EXPECT_EQ(text->grids[1].audio_tokens, 25u);
-  EXPECT_FALSE(text->texts[1].is_audio);
-  EXPECT_TRUE(text->texts[2].is_audio);
+  EXPECT_EQ(text->texts[1].kind, MediumKind::kVideo);
+  EXPECT_EQ(text->texts[2].kind, MediumKind::kAudio);
   EXPECT_EQ(text->texts[2].run_tokens, 12u);  // 50 frames
   EXPECT_EQ(text->texts[3].run_tokens, 50u);  // 200 frames
   EXPECT_EQ(text->placeholders, 2 * tokens + 62 + 25 + 12 + 50);
