@@ -1,4 +1,4 @@
-"""The versions of trainers that are named are those that tests start."""
+"""docs/pytorch.md names the versions that tests start, and what adapters refuse."""
 
 import os
 import re
@@ -9,6 +9,17 @@ import unittest
 import warnings
 
 from ballast import _tried, adapters
+from ballast.adapters import _takes
+
+
+class RefusalsTest(unittest.TestCase):
+    def test_are_on_the_page(self):
+        with open("docs/pytorch.md", encoding="utf-8") as file:
+            self.assertIn(_takes.page(), file.read())
+
+    def test_name_columns(self):
+        for name, row in _takes.TABLE.items():
+            self.assertLessEqual({*row.refuses, *row.where}, set(_takes.COLUMNS), name)
 
 
 class VersionsTest(unittest.TestCase):

@@ -231,7 +231,7 @@ def _order(
                 )
             order += [0] * own + [1] * videos
     else:
-        check(batch, "images and their order")
+        check(batch, "order of images and videos")
         ids = host_values(batch, "input_ids").reshape(-1)
         kinds = (ids[numpy.isin(ids, tokens)] == tokens[1]).astype(int).tolist()
         taken, place = [0, 0], 0

@@ -13,7 +13,7 @@ Images = Tuple[Any, Any]  # [P, V] patches and [images, 3] grids
 
 def images(batch: Mapping[str, Any]) -> Optional[Images]:
     """Patches and grids, the dummy image's last; None without images."""
-    check(batch, "images")
+    check(batch, "images in merge order")
     pixels: Any = batch.get("pixel_values")
     if pixels is None or pixels.shape[0] == 0:
         return None
@@ -54,7 +54,7 @@ def grids_of_positions(batch: Mapping[str, Any], image_token: int, merge: int) -
             "the batch lacks input_ids or 3-axis position_ids: give the loader "
             "needs_input_ids=True, and the configuration model.position_axes: 3"
         )
-    check(batch, "images from positions")
+    check(batch, "images told from positions")
     totals = getattr(batch, "step_totals", None)
     if totals is not None and totals.videos:
         raise InvalidArgument(

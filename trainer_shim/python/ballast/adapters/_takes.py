@@ -175,10 +175,7 @@ _BRIDGE = "megatron_bridge.Mimo"
 TABLE: Dict[str, Row] = {
     "bridge_omni.OmniStep": Row(
         _STEP,
-        (
-            "text without its pixels",
-            "split placement",
-        ),
+        ("text without its pixels", "split placement"),
         where={
             "audio": "without the module audio",
             "other forms of pixels": "with images",
@@ -188,27 +185,17 @@ TABLE: Dict[str, Row] = {
     "bridge_qwen3_vl.step_rows": Row(_STEP, ("no ids",)),
     "bridge_vlm.Vlm": Row(
         _STEP,
-        (
-            "no ids",
-            "pairs",
-            "packs that ranks share",
-        ),
+        ("no ids", "pairs", "packs that ranks share"),
         where={
-            "parts of context ranks": "rows, and of qwen2_5_vl",
+            "parts of context ranks": "rows, and qwen2_5_vl",
             "audio": "first stage",
             "text without its pixels": "first stage",
-            "split placement": "media",
-            "other forms of pixels": "media",
+            "split placement": "with pixels",
+            "other forms of pixels": "with pixels",
             "videos": "videos of tiles",
         },
     ),
-    "huggingface.packed": Row(
-        "huggingface.packed",
-        (
-            *_PACKED,
-            "parts of context ranks",
-        ),
-    ),
+    "huggingface.packed": Row("huggingface.packed", (*_PACKED, "parts of context ranks")),
     "huggingface.unpacked": Row(
         "huggingface.unpacked",
         (
@@ -222,26 +209,19 @@ TABLE: Dict[str, Row] = {
     ),
     "huggingface, images": Row(
         "Qwen's model",
-        (
-            "split placement",
-            "text without its pixels",
-            "other forms of pixels",
-        ),
+        ("split placement", "text without its pixels", "other forms of pixels"),
         where={"audio": "without huggingface_audio"},
     ),
     "huggingface, labels": Row("the model's own loss", ("weights",)),
     "huggingface_audio": Row("the model", ("split placement",)),
     "huggingface_families.Family": Row(
         "this adapter",
-        (
-            *_PACKED,
-            "parts of context ranks",
-        ),
+        (*_PACKED, "parts of context ranks"),
         where={
-            "videos": "but of LLaVA-OneVision",
-            "audio": "a model without it",
-            "text without its pixels": "media",
-            "split placement": "media",
+            "videos": "models other than LLaVA-OneVision",
+            "audio": "models without audio",
+            "text without its pixels": "with pixels",
+            "split placement": "with pixels",
         },
     ),
     "huggingface_split.SplitPlacement": Row(
@@ -249,34 +229,23 @@ TABLE: Dict[str, Row] = {
     ),
     "megatron_bridge.Mimo": Row(
         _BRIDGE,
-        (
-            "pairs",
-            "packs that ranks share",
-        ),
+        ("pairs", "packs that ranks share"),
         where={
             "parts of context ranks": "with positions",
             "other forms of pixels": "split placement",
             "split placement": "modules in one process",
-            "videos": "a job without videos",
+            "videos": "jobs without videos",
             "audio": "first stage, without features",
             "text without its pixels": "first stage",
         },
     ),
-    "megatron_core.packed_seq_params": Row("the path for packed sequences", (*_PACKED,)),
+    "megatron_core.packed_seq_params": Row("the path for packed sequences", _PACKED),
     "megatron_core.context_batches": Row(
-        "megatron_core.context_batches",
-        (
-            "pairs",
-            "audio",
-            "text without its pixels",
-        ),
+        "megatron_core.context_batches", ("pairs", "audio", "text without its pixels")
     ),
     "megatron_llava.forward_inputs": Row(
         "megatron_llava.forward_inputs",
-        (
-            *_PACKED,
-            "parts of context ranks",
-        ),
+        (*_PACKED, "parts of context ranks"),
         where={"split placement": "tiles"},
     ),
     "megatron_lm.batch_list": Row(
@@ -295,28 +264,21 @@ TABLE: Dict[str, Row] = {
     "padded.rows_of": Row("a padded batch", ("parts of context ranks",)),
     "preferences.rows": Row(
         "preferences.rows",
-        (
-            "split placement",
-            "weights",
-            "videos",
-        ),
+        ("split placement", "weights", "videos"),
         where={
-            "audio": "media",
-            "text without its pixels": "media",
-            "other forms of pixels": "media",
+            "audio": "with pixels",
+            "text without its pixels": "with pixels",
+            "other forms of pixels": "with pixels",
         },
     ),
-    "images and their order": Row("the order of images and videos", ("parts of context ranks",)),
-    "images from positions": Row(
+    "order of images and videos": Row(
+        "the order of images and videos", ("parts of context ranks",)
+    ),
+    "images told from positions": Row(
         "the image sizes of a rank without pixels", ("parts of context ranks",)
     ),
-    "images": Row(
-        "the model",
-        (
-            "split placement",
-            "other forms of pixels",
-            "videos",
-        ),
+    "images in merge order": Row(
+        "the model", ("split placement", "other forms of pixels", "videos")
     ),
 }
 
@@ -332,3 +294,12 @@ def check(batch: Batch, adapter: str, *columns: str) -> None:
         error = COLUMNS[column](batch, row.consumer)
         if error is not None:
             raise error
+
+
+def page() -> str:
+    """The table of docs/pytorch.md, "What adapters refuse"."""
+    lines = ["| adapter | refuses | and, in some cases |", "| --- | --- | --- |"]
+    for name, row in TABLE.items():
+        some = "; ".join("%s (%s)" % each for each in row.where.items())
+        lines.append("| %s | %s | %s |" % (name, ", ".join(row.refuses), some))
+    return "\n".join(lines) + "\n"
