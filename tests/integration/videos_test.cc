@@ -312,11 +312,11 @@ TEST_P(VideosTest, IndexAndScheduleKnowVideosBeforeAFrameIsDecoded) {
   rebuild.rebuild = true;
   const auto indexed = IndexSources(config, rebuild);
   ASSERT_TRUE(indexed.ok()) << indexed.status();
-  EXPECT_EQ(indexed->at(0).report.videos, 10u);
-  EXPECT_EQ(indexed->at(0).report.images, 2u);
+  EXPECT_EQ(indexed->at(0).report.media[MediumKind::kVideo], 10u);
+  EXPECT_EQ(indexed->at(0).report.media[MediumKind::kImage], 2u);
   ASSERT_EQ(indexed->at(0).report.bad.size(), 1u);
   EXPECT_THAT(indexed->at(0).report.bad[0].reason, HasSubstr("bad.mp4: "));
-  EXPECT_EQ(indexed->at(1).report.videos, 3u);
+  EXPECT_EQ(indexed->at(1).report.media[MediumKind::kVideo], 3u);
   const auto job = OpenJob(config);
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_TRUE(job->scheduler->job().model().has_video());

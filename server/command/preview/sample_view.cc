@@ -322,24 +322,28 @@ void SampleViewer::AddStored(const Place& place, SampleView* view) const {
   ReadParts parts;
   parts.record = true;
   const auto read = source.Read(place.ordinal(), parts);
-  if (!read.ok() || !read->ok()) return;  // the builder reports the fault
-  const RawSample& raw = **read;
-  view->name = raw.name;
-  view->record = raw.record;
-  if (!raw.record.empty()) {
-    view->cooked = raw.text_format == RawSample::TextFormat::kPair
-                       ? GetPairRecord(raw.text)
-                       : raw.text;
+  // The builder reports the fault.
+  const RawSample* const raw = read.ok() && read->ok() ? &**read : nullptr;
+  if (raw != nullptr) {
+    view->name = raw->name;
+    view->record = raw->record;
+    if (!raw->record.empty()) {
+      view->cooked = raw->text_format == RawSample::TextFormat::kPair
+                         ? GetPairRecord(raw->text)
+                         : raw->text;
+    }
   }
   const absl::StatusOr<IndexedSample> indexed =
       source.index().sample(place.ordinal());
   if (!indexed.ok()) return;
-  auto of_sample = raw.media.begin();
+  size_t number = 0;
   for (const IndexedMedium& medium : indexed->media) {
-    if (of_sample == raw.media.end()) break;
-    const RawMedium& stored = *of_sample++;
-    view->media.push_back(medium.stream == nullptr ? StoredImage(stored.file())
-                                                   : StoredStream(medium));
+    if (medium.stream != nullptr) {
+      view->media.push_back(StoredStream(medium));
+    } else if (raw != nullptr && number < raw->media.size()) {
+      view->media.push_back(StoredImage(raw->media[number].file()));
+    }
+    ++number;
   }
 }
 

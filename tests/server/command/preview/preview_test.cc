@@ -120,44 +120,40 @@ TEST_F(TokenRunsTest, NoTokens) { EXPECT_THAT(Find({}, {}), IsEmpty()); }
 
 // The label of a token is the next one: what is supervised begins after it.
 TEST_F(TokenRunsTest, ALabelSupervisesTheNextToken) {
-  EXPECT_THAT(
-      Find({'a', 'b', 'c', 'd'}, {kNone, 'c', kNone, kNone}),
-      ElementsAre(FieldsAre(0, 2, false, false, false, "ab", false, false),
-                  FieldsAre(2, 1, false, false, true, "c", false, false),
-                  FieldsAre(3, 1, false, false, false, "d", false, false)));
+  EXPECT_THAT(Find({'a', 'b', 'c', 'd'}, {kNone, 'c', kNone, kNone}),
+              ElementsAre(FieldsAre(0, 2, std::nullopt, false, "ab", false),
+                          FieldsAre(2, 1, std::nullopt, true, "c", false),
+                          FieldsAre(3, 1, std::nullopt, false, "d", false)));
 }
 
 TEST_F(TokenRunsTest, PlaceholdersAreARunWithoutText) {
-  EXPECT_THAT(
-      Find({'a', kImage, kImage, 'b'}, {kNone, kNone, kNone, kNone}),
-      ElementsAre(FieldsAre(0, 1, false, false, false, "a", false, false),
-                  FieldsAre(1, 2, true, false, false, "", false, false),
-                  FieldsAre(3, 1, false, false, false, "b", false, false)));
+  EXPECT_THAT(Find({'a', kImage, kImage, 'b'}, {kNone, kNone, kNone, kNone}),
+              ElementsAre(FieldsAre(0, 1, std::nullopt, false, "a", false),
+                          FieldsAre(1, 2, MediumKind::kImage, false, "", false),
+                          FieldsAre(3, 1, std::nullopt, false, "b", false)));
 }
 
 TEST_F(TokenRunsTest, PlaceholdersOfVideosAreRunsOfTheirOwn) {
-  EXPECT_THAT(
-      Find({kImage, kVideo, kVideo, 'b'}, {kNone, kNone, kNone, kNone}),
-      ElementsAre(FieldsAre(0, 1, true, false, false, "", false, false),
-                  FieldsAre(1, 2, false, true, false, "", false, false),
-                  FieldsAre(3, 1, false, false, false, "b", false, false)));
+  EXPECT_THAT(Find({kImage, kVideo, kVideo, 'b'}, {kNone, kNone, kNone, kNone}),
+              ElementsAre(FieldsAre(0, 1, MediumKind::kImage, false, "", false),
+                          FieldsAre(1, 2, MediumKind::kVideo, false, "", false),
+                          FieldsAre(3, 1, std::nullopt, false, "b", false)));
 }
 
 TEST_F(TokenRunsTest, PlaceholdersOfAudioAreRunsOfTheirOwn) {
-  EXPECT_THAT(
-      Find({kVideo, kAudio, kAudio, 'b'}, {kNone, kNone, kNone, kNone}),
-      ElementsAre(FieldsAre(0, 1, false, true, false, "", false, false),
-                  FieldsAre(1, 2, false, false, false, "", true, false),
-                  FieldsAre(3, 1, false, false, false, "b", false, false)));
+  EXPECT_THAT(Find({kVideo, kAudio, kAudio, 'b'}, {kNone, kNone, kNone, kNone}),
+              ElementsAre(FieldsAre(0, 1, MediumKind::kVideo, false, "", false),
+                          FieldsAre(1, 2, MediumKind::kAudio, false, "", false),
+                          FieldsAre(3, 1, std::nullopt, false, "b", false)));
 }
 
 // "ü" is two bytes, thus two tokens.
 TEST_F(TokenRunsTest, UnknownIdsHaveNamesAndCharactersStayWhole) {
-  EXPECT_THAT(Find({0xc3, 0xbc, kStart, 0xc3, 0xbc, 2000},
-                   {kNone, kNone, kNone, kNone, kNone, kNone}),
-              ElementsAre(FieldsAre(0, 6, false, false, false,
-                                    "\xc3\xbc<|im_start|>\xc3\xbc<|2000|>",
-                                    false, false)));
+  EXPECT_THAT(
+      Find({0xc3, 0xbc, kStart, 0xc3, 0xbc, 2000},
+           {kNone, kNone, kNone, kNone, kNone, kNone}),
+      ElementsAre(FieldsAre(0, 6, std::nullopt, false,
+                            "\xc3\xbc<|im_start|>\xc3\xbc<|2000|>", false)));
 }
 
 }  // namespace
