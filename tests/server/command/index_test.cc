@@ -148,14 +148,15 @@ sources:
 batch: {global: 2, micro: 2}
 topology: {modules: {language: {dp: 2}}}
 )";
-  for (const char* text : {"", "nonsense\n"}) {
+  for (const auto& [text, fault] :
+       {std::pair("", "source none: its index holds no sample"),
+        std::pair("nonsense\n", "source none: 1 of 1 records are bad")}) {
     std::ofstream(folder + "/none.jsonl") << text;
     for (int run = 0; run < 2; ++run) {  // the second finds it up to date
       ::testing::internal::CaptureStderr();
       EXPECT_THAT(Index(config, {}, /*status=*/1),
                   HasSubstr("none: 0 samples"));
-      EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-                  HasSubstr("source none: its index holds no sample"));
+      EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr(fault));
     }
   }
 }
