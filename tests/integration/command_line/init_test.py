@@ -9,6 +9,7 @@ import os
 import pickle
 import shutil
 import struct
+import subprocess
 import tarfile
 import unittest
 
@@ -676,6 +677,39 @@ class InitTest(tools.ToolTest):
                 "ballast-server", "init", self.path(name), "--out", self.path("no.yaml")
             )
             self.assertRegex(message, words)
+
+    @unittest.skipIf(shutil.which("ffmpeg") is None, "SKIPPED: there is no program ffmpeg")
+    def test_videos_and_audio_bring_both_modules(self):
+        """A job without one of them would train on placeholders alone, and is refused."""
+        os.mkdir(self.path("heard"))
+        source = ("-f", "lavfi", "-i", "testsrc2=size=112x84:rate=30:duration=3")
+        sound = ("-f", "lavfi", "-i", "sine=440:sample_rate=16000:duration=1")
+        for name, given in (("film.mp4", source), ("a.wav", sound)):
+            subprocess.run(["ffmpeg", "-nostdin", "-loglevel", "error", *given,
+                            self.path("heard", name)], check=True)  # fmt: skip
+        lines = []
+        for kind, name in (("video", "film.mp4"), ("audio", "a.wav")):
+            asked = [{"type": kind, kind: name}, {"type": "text", "text": "What?"}]
+            lines.append(json.dumps({"messages": [{"role": "user", "content": asked}, SAY]}))
+        self.write("heard/d.jsonl", "\n".join(lines) + "\n")
+        config = self.path("heard.yaml")
+        self.ok("ballast-server", "init", self.path("heard"), "--out", config)
+        with open(config, encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("modules: {vision: {dp: 1}, audio: {dp: 1}, language: {dp: 1}}", text)
+        found = self.ok("ballast-server", "index", "--config", config)
+        self.assertIn("2 samples, 0 images, 1 videos, 1 clips of audio, 0 skipped, 0 bad", found)
+        planned = self.ok("ballast-server", "plan", "--config", config, "--step", "0")
+        self.assertRegex(planned, "4 videos, 4 clips of")
+        for module, media in (("vision", "1 images and videos"), ("audio", "1 clips of audio")):
+            less = self.write("less.yaml", text.replace(module + ": {dp: 1}, ", ""))
+            for command in (["plan", "--step", "0"], ["serve"]):
+                error = tools.run("ballast-server", command[0], "--config", less, *command[1:])
+                self.assertEqual(error.returncode, 1)
+                self.assertIn(
+                    "the sources have %s, and topology.modules has no module %s" % (media, module),
+                    error.stderr.decode(),
+                )
 
     def test_the_models_files_decide(self):
         folder = self.draw("model")

@@ -1,7 +1,11 @@
 """The model's own forward takes the batches of each family that transformers has a class for:
-images of 300 sizes, alone and several in a sample, under both rules, and videos of 60 sizes
-where the family has them. A model refuses a sample whose placeholders are not as many as its
-features.
+images of 300 sizes, alone and several in a sample, under both rules, videos of 60 sizes where
+the family has them, and clips of 300 lengths. A model refuses a sample whose placeholders are
+not as many as its features.
+
+transformers has no LLaVA-Video: its images go through LLaVA-OneVision, whose code it shares, and
+its videos are counted by a second writing of its training code. SigLIP's encoders have no
+placeholders.
 
     accepted_sizes_test.py [--every N] [--share I/N] [TEST...]
 
@@ -12,6 +16,7 @@ Towers and language models are narrow, and attention returns its values: only sh
 here.
 """
 
+import functools
 import importlib.util
 import json
 import math
@@ -22,18 +27,21 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import wave
 
 import ballast
+from ballast.adapters import huggingface_audio
 from tests.harness import tools
+from tests.trainer_shim.python import audio_test
 
 MISSING = [name for name in ("transformers", "torch", "torchvision", "PIL", "jinja2")
            if importlib.util.find_spec(name) is None]  # fmt: skip
 #: Families whose images differ under the rules of transformers. SmolVLM's numbers there are
 #: Idefics 3's.
 DIFFERENT = ("gemma3_pan_and_scan", "internvl3", "llava1_5", "llava_next", "pixtral", "vipllava")
-FAMILIES = ("aya_vision", "ernie4_5_vl", "gemma3", "gemma3_pan_and_scan", "gemma4", "glm4v", "hunyuan_vl",
-            "idefics3", "internvl3", "kimi_k25", "llama4", "llava1_5", "llava1_5_pad", "llava_next",
-            "llava_onevision", "minicpmv4_6", "pixtral", "qianfan_ocr", "smolvlm", "smolvlm_500m",
+FAMILIES = ("aya_vision", "ernie4_5_vl", "gemma3", "gemma3_pan_and_scan", "gemma4", "glm46v", "glm4v",
+            "hunyuan_vl", "idefics3", "internvl3", "kimi_k25", "llama4", "llava1_5", "llava1_5_pad", "llava_next",
+            "llava_onevision", "llava_video", "minicpmv4_6", "pixtral", "qianfan_ocr", "smolvlm", "smolvlm_500m",
             "vipllava")  # fmt: skip
 #: Models of Qwen's, which `huggingface.unpacked` feeds: class and the tower's configuration.
 TOWER = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2,
@@ -47,7 +55,21 @@ QWEN = {
     "qwen3_omni_moe": ("Qwen3OmniMoeThinker", {**TOWER, "deepstack_visual_indexes": [0]}),
 }  # fmt: skip
 WITH_VIDEOS = ("internvl3", "llava_onevision", *QWEN)
-SIZES, VIDEOS = 300, 60
+SIZES, VIDEOS, CLIPS = 300, 60, 300
+#: Profile of a model that hears -> what makes its model's case of audio_test. Clips of unequal
+#: length are no reason to refuse a call: only numbers of tokens are tried.
+HEARING = {
+    "gemma3n": audio_test.Gemma3nCase,
+    "gemma4": audio_test.Gemma4Case,
+    "granite_speech": audio_test.GraniteCase,
+    "phi4_multimodal": audio_test.Phi4Case,
+    "qwen2_5_omni": audio_test.Qwen25OmniCase,
+    "qwen2_audio": audio_test.Qwen2AudioCase,
+    "qwen3_omni_moe": audio_test.Qwen3OmniCase,
+    "voxtral": audio_test.VoxtralCase,
+}
+#: Samples at 16 kHz: borders of frames, of tokens, and of 30 s.
+LENGTHS = [1600, 15999, 16000, 16001, 16159, 16161, 479840, 479999, 480000, 480001, 480161]
 #: Borders of rules: squares whose tokens a ratio bounds, one canvas or another, tiles.
 BORDERS = [
     (1800, 1800), (1537, 1537), (1920, 1920), (308, 124), (124, 308), (336, 336), (337, 336),
@@ -65,7 +87,7 @@ serve: {listen: ["127.0.0.1:0"], threads: 2}
 """
 TOKENIZER = "tokenizer: tokenizer.json, token_ids: {end_of_text: 0, im_start: 1, im_end: 2}"
 #: Of Qwen's, which fit a small vocabulary.
-BYTES = ("tokenizer: bytes, max_pixels: 1003520, token_ids: {end_of_text: 300, im_start: 301, im_end: 302, "
+BYTES = ("tokenizer: bytes, max_pixels: 1003520, token_ids: {pad: 300, end_of_text: 300, im_start: 301, im_end: 302, "
          "image: 303, video: 304, vision_start: 305, vision_end: 306}")  # fmt: skip
 every = 1
 
@@ -93,6 +115,21 @@ def samples(with_videos):
         found.append((images, videos[:count]))
         videos = videos[count:]
     found = [([size], []) for size in BORDERS] + found[::every]
+    return found + found[: -len(found) % 4]
+
+
+def clips():
+    """Of each sample, the lengths of its clips in samples. The same in each run, a multiple of
+    4."""
+    drawn = random.Random(62)
+    lengths = [int(math.exp(drawn.uniform(math.log(1600), math.log(640000))))
+               for _ in range(CLIPS - len(LENGTHS))]  # fmt: skip
+    alone = 2 * CLIPS // 3
+    found = [[length] for length in lengths[:alone]]
+    while alone < len(lengths):
+        found.append(lengths[alone : alone + 2])
+        alone += 2
+    found = [[length] for length in LENGTHS] + found[::every]
     return found + found[: -len(found) % 4]
 
 
@@ -127,7 +164,11 @@ class AcceptedSizesTest(tools.ToolTest):
         """The samples of a family, whose videos are files."""
         with_videos = family in WITH_VIDEOS and shutil.which("ffmpeg") is not None
         found = samples(with_videos)
-        for video in {video for _, videos in found for video in videos}:
+        self.make_videos({video for _, videos in found for video in videos})
+        return found
+
+    def make_videos(self, videos):
+        for video in videos:
             path = os.path.join(self.media, name_of(video))
             if not os.path.exists(path):
                 width, height, frames, rate = video
@@ -136,11 +177,10 @@ class AcceptedSizesTest(tools.ToolTest):
                     ["ffmpeg", "-nostdin", "-loglevel", "error", "-f", "lavfi", "-i", source, "-frames:v",
                      str(frames), "-c:v", "mjpeg", "-pix_fmt", "yuvj444p", path],
                     check=True)  # fmt: skip
-        return found
 
-    def write_samples(self, family):
+    def write_samples(self, family, found):
         lines = []
-        for images, videos in self.samples_of(family):
+        for images, videos in found:
             text = "<image>" * len(images) + "<video>" * len(videos) + "What?"
             lines.append(json.dumps({
                 "images": [name_of(size) for size in images],
@@ -150,38 +190,28 @@ class AcceptedSizesTest(tools.ToolTest):
         self.write(os.path.join(family, "chat.jsonl"), "\n".join(lines) + "\n")
         return len(lines)
 
-    def models_of(self, family):
+    def models_of(self, family, attention="values"):
         """For each of the rules under which images differ, the lines of the configuration and
         what makes the model and its adapter, given the ids of the job's tokens."""
         os.makedirs(self.path(family), exist_ok=True)
         if family in QWEN:
-            return [("authors", BYTES, self.qwen_of(family))]
+            return [("authors", BYTES, self.qwen_of(family, attention))]
         from tests.trainer_shim.python import family_models  # first: it finds the others
         from check_family_chats import save_tokenizer
 
-        processor = family_models.processor_of(family)
+        kind = "llava_onevision" if family == "llava_video" else family
+        processor = family_models.processor_of(kind)
         save_tokenizer(processor, self.path(family, "tokenizer.json"))
 
         def model_of(rules):
             def make(_):
                 from ballast.adapters.huggingface_families import Family
 
-                model = family_models.model_of(family, processor, rules, "values")
+                model = family_models.model_of(kind, processor, rules, attention)
                 if family == "llava_onevision":
                     video = processor.tokenizer.convert_tokens_to_ids("<video>")
                     model.config.video_token_id = model.model.config.video_token_id = video
-                adapter = Family(model.config)
-
-                def unpacked(batch):
-                    # Videos of several numbers of frames in a sample go through the tower apart.
-                    return [
-                        adapter.features(model, sample)
-                        if isinstance(sample.get("pixel_values_videos"), list)
-                        else sample
-                        for sample in adapter.unpacked(batch)
-                    ]
-
-                return model, unpacked
+                return model, Family(model.config, profile=family)
 
             return make
 
@@ -189,7 +219,7 @@ class AcceptedSizesTest(tools.ToolTest):
         return [(rules, TOKENIZER, model_of(rules)) for rules in every_rule]
 
     @staticmethod
-    def qwen_of(family):
+    def qwen_of(family, attention):
         import transformers
 
         from ballast.adapters import huggingface
@@ -213,9 +243,9 @@ class AcceptedSizesTest(tools.ToolTest):
             config = getattr(transformers, name + "Config")(
                 text_config=text, vision_config=vision, **ids
             )
-            config._attn_implementation = "values"
+            config._attn_implementation = attention
             model = getattr(transformers, name + "ForConditionalGeneration")(config)
-            return model.float().eval(), huggingface.unpacked
+            return model.float().eval(), huggingface
 
         return make
 
@@ -223,7 +253,7 @@ class AcceptedSizesTest(tools.ToolTest):
         import torch
 
         for rules, tokenizer, model_of in self.models_of(family):
-            count = self.write_samples(family)
+            count = self.write_samples(family, self.samples_of(family))
             config = CONFIG % (self.media, family, rules, tokenizer)
             config = self.write(os.path.join(family, rules + ".yaml"), config)
             self.assertIn("0 bad", self.ok("ballast-server", "index", "--config", config))
@@ -233,12 +263,15 @@ class AcceptedSizesTest(tools.ToolTest):
             ):
                 with ballast.Loader(address, dp_rank=0, device="cpu", pixel_type="float32",
                                     steps=count // 4) as loader, torch.no_grad():  # fmt: skip
-                    model, unpacked = model_of(loader.job["model"]["token_ids"])
+                    model, adapter = model_of(loader.job["model"]["token_ids"])
                     for batch in loader:
                         if family == "llava_next" and not seen:
                             self.refuses_other_canvases(model.config, batch)
-                        for place, sample in zip(batch.samples, unpacked(batch)):
+                        for place, sample in zip(batch.samples, adapter.unpacked(batch)):
                             sample.pop("labels")
+                            if isinstance(sample.get("pixel_values_videos"), list):
+                                # Of several numbers of frames, which a call does not take.
+                                sample = adapter.features(model, sample)
                             try:
                                 model(**sample, logits_to_keep=1)
                             except Exception as error:
@@ -248,6 +281,90 @@ class AcceptedSizesTest(tools.ToolTest):
                                 ) from error
                             seen += 1
             self.assertEqual(seen, count)
+
+    def check_heard(self, profile):
+        """Clips alone and two in a sample: a call a sample, of which the model compares all
+        tokens with all features."""
+        import torch
+
+        from tests.trainer_shim.python import audio_models
+
+        kind = HEARING[profile]
+        model = getattr(audio_models, profile)()
+        whisper = issubclass(kind, audio_test.WhisperCase)
+        adapter = getattr(huggingface_audio, "omni_padded" if "omni" in profile else profile)
+        case = kind(model, adapter) if whisper else kind(model)
+        if profile in ("gemma3n", "granite_speech", "phi4_multimodal"):
+            adapter = functools.partial(adapter, mixed=True)
+        samples = clips()
+        lines = []
+        for lengths in samples:
+            names = ["%d.wav" % length for length in lengths]
+            for name, length in zip(names, lengths):
+                with wave.open(self.path(name), "wb") as file:
+                    file.setparams((1, 2, 16000, 0, "NONE", ""))
+                    file.writeframes(b"\1\0" * length)
+            text = "<audio>" * len(names) + "What?"
+            lines.append(json.dumps({"audios": names, "messages": [
+                {"role": "user", "content": text}, {"role": "assistant", "content": "A."}]}))  # fmt: skip
+        self.write("talk.jsonl", "\n".join(lines) + "\n")
+        if case.tokenizer != "bytes":
+            self.write(case.tokenizer, case.tokenizer_json())
+        vision = "image" in case.ids
+        ids = ", ".join("%s: %d" % each for each in case.ids.items())
+        config = self.write("heard.yaml", audio_test.CONFIG % (
+            profile, case.tokenizer, ids, "", 4, 1, "vision: {dp: 1}, " * vision, "padded"))  # fmt: skip
+        self.assertIn("0 bad", self.ok("ballast-server", "index", "--config", config))
+        modules = ("vision",) * vision + ("audio", "language")
+        seen = 0
+        with self.server(config, f"unix:{self.folder}/heard.sock") as (address,):
+            with ballast.Loader(address, modules, dp_rank=0, device="cpu",
+                                steps=len(samples) // 4) as loader, torch.no_grad():  # fmt: skip
+                for batch in loader:
+                    (sample,) = batch.samples
+                    given = adapter(batch)
+                    given.pop("labels")
+                    try:
+                        case.model(**given, logits_to_keep=1)
+                    except Exception as error:
+                        raise AssertionError(
+                            f"{profile}, clips of {samples[sample.ordinal]} samples: {error}"
+                        ) from error
+                    seen += 1
+        self.assertEqual(seen, len(samples))
+
+    @unittest.skipIf(shutil.which("ffmpeg") is None, "SKIPPED: there is no program ffmpeg")
+    def test_videos_of_llava_video(self):
+        videos = os.path.join(os.path.dirname(tools.__file__), "../server/media/video")
+        sys.path.insert(0, videos)
+        import make_llava_video_vectors as plans
+
+        own = {video for _, videos in samples(True) for video in videos}
+        found = [([], [video]) for video in sorted(own)][:: min(every, 5)]
+        found += found[: -len(found) % 4]
+        (_, tokenizer, _), = self.models_of("llava_video")  # fmt: skip
+        self.make_videos(own)
+        self.write_samples("llava_video", found)
+        config = CONFIG % (self.media, "llava_video", "authors", tokenizer)
+        config = self.write("llava_video/videos.yaml", config)
+        self.assertIn("0 bad", self.ok("ballast-server", "index", "--config", config))
+        seen = 0
+        with self.server(config, f"unix:{self.folder}/videos.sock") as (address,):
+            with ballast.Loader(address, dp_rank=0, device="cpu", steps=len(found) // 4) as loader:
+                token = loader.job["model"]["token_ids"]["image"]
+                for batch in loader:
+                    places = batch["cu_seqlens_padded"].tolist()
+                    frames = batch["video_grid_thw"][:, 0].tolist()
+                    for i, sample in enumerate(batch.samples):
+                        _, _, total, rate = found[sample.ordinal][1][0]
+                        numbers, _ = plans.sampled(total, rate, 1, 0, False)
+                        ids = batch["input_ids"][0, places[i] : places[i + 1]]
+                        self.assertEqual(frames[i], len(numbers))
+                        self.assertEqual(
+                            int((ids == token).sum()), plans.rows(len(numbers), "bilinear", "grid")
+                        )
+                        seen += 1
+        self.assertEqual(seen, len(found))
 
     def refuses_other_canvases(self, config, batch):
         from ballast.adapters.huggingface_families import Family
@@ -262,8 +379,8 @@ class AcceptedSizesTest(tools.ToolTest):
         config.image_grid_pinpoints = own
 
 
-def _add(family):
-    setattr(AcceptedSizesTest, "test_" + family, lambda self: self.check(family))
+def _add(name, check, family):
+    setattr(AcceptedSizesTest, "test_" + name, lambda self: check(self, family))
 
 
 def option(name, default):
@@ -281,7 +398,9 @@ if __name__ == "__main__":
     every = int(option("--every", 1))
     share, shares = map(int, option("--share", "0/1").split("/"))
 for _family in (*FAMILIES, *QWEN)[share::shares]:
-    _add(_family)
+    _add(_family, AcceptedSizesTest.check, _family)
+for _family in (*HEARING,)[share::shares]:
+    _add(_family + "_hears", AcceptedSizesTest.check_heard, _family)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@ import unittest
 
 import numpy
 
+import ballast
 from ballast.adapters import megatron_llava, padded
-from ballast.errors import InvalidArgument
+from ballast.errors import FailedPrecondition, InvalidArgument
 
 
 class LlavaTest(unittest.TestCase):
     """Images of 2 and 1 tiles of 3 tokens in the first sample, none in the second, one
-    in the third, and a dummy tile; samples at multiples of 4."""
+    in the third; samples at multiples of 4."""
 
     IMAGE = 50
     SAMPLES = [[7, *[50] * 6, 8, *[50] * 3, 9], [1, 2, 3], [50, 50, 50, 4]]
@@ -27,11 +28,11 @@ class LlavaTest(unittest.TestCase):
             row["position_ids"] += list(range(len(ids))) + pad
             bounds.append(bounds[-1] + len(ids))
             places.append(len(row["input_ids"]))
-        batch = Dummied({key: numpy.array([value]) for key, value in row.items()})
+        batch = ballast.Batch({key: numpy.array([value]) for key, value in row.items()})
         batch["cu_seqlens"] = numpy.array(bounds, numpy.int32)
         batch["cu_seqlens_padded"] = numpy.array(places, numpy.int32)
         batch["max_seqlen"] = 12
-        batch["pixel_values"] = numpy.arange(5)[:, None, None, None] * numpy.ones((5, 3, 2, 2))
+        batch["pixel_values"] = numpy.arange(4)[:, None, None, None] * numpy.ones((4, 3, 2, 2))
         return batch
 
     def test_runs_become_tokens(self):
@@ -80,7 +81,6 @@ class LlavaTest(unittest.TestCase):
         self.assertIsNone(inputs["packed_seq_params"])
         rows = padded.rows(given, pad=6)
         rows.update(pixel_values=given["pixel_values"], max_seqlen=12)
-        rows = Dummied(rows)
         again = megatron_llava.forward_inputs(rows, image_token=self.IMAGE, tokens_per_tile=3)
         self.assertEqual(again["num_image_tiles"].tolist(), [2, 1, 1])
 
@@ -97,10 +97,10 @@ class LlavaTest(unittest.TestCase):
         given["position_ids"] = numpy.stack([given["position_ids"]] * 3)
         with self.assertRaisesRegex(InvalidArgument, "position_ids: found 3 axes"):
             megatron_llava.forward_inputs(given, image_token=self.IMAGE, tokens_per_tile=3)
-
-
-class Dummied(dict):
-    dummy_image = True
+        given = self.given()
+        given.dummy_image = True
+        with self.assertRaisesRegex(FailedPrecondition, "found a dummy image.*LLaVAModel.*Mimo"):
+            megatron_llava.forward_inputs(given, image_token=self.IMAGE, tokens_per_tile=3)
 
 
 if __name__ == "__main__":

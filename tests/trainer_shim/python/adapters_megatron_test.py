@@ -497,11 +497,18 @@ class VlmTest(unittest.TestCase):
 
     def test_no_image_and_only_a_dummy_image(self):
         values = numbers()
+        adapter = bridge_vlm.Vlm(FakeLoader(), "qwen3_vl")
         for images, dummy in ((0, False), (1, True)):
             values["image_grid_thw"] = numpy.array([[1, 2, 2]][:images]).reshape(-1, 3)
             values["pixel_values"] = numpy.zeros((4 * images, 6), numpy.float32)
-            inputs = bridge_vlm.Vlm(FakeLoader(), "qwen3_vl")(batch_of(values, dummy))
-            self.assertIsNone(inputs["visual_inputs"])
+            given = batch_of(values, dummy)
+            if dummy:
+                with self.assertRaisesRegex(
+                    FailedPrecondition, "dummy image: .*overlap_grad_reduce.*align_images: false"
+                ):
+                    adapter(given)
+            else:
+                self.assertIsNone(adapter(given)["visual_inputs"])
 
     def test_sizes_on_a_later_stage(self):
         parts = [picture(2, 3), picture(4, 1)]

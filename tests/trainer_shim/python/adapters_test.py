@@ -385,15 +385,26 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertEqual(rows["input_ids"][2, 8:].tolist(), [77] + [0] * 7)
         self.assertFalse(rows["attention_mask"][:, 8:].any())
 
-    def test_dummy_clip_is_left_out_with_a_warning(self):
+    def test_dummy_clip_is_in_padding_after_the_last_row(self):
         without = ("pixel_values", "image_grid_thw")
         given = ballast.Batch({key: each for key, each in batch().items() if key not in without})
-        given.update(input_features=numpy.zeros((8, 128)), audio_cu_rows=numpy.array([0, 8]),
-                     audio_feature_lengths=numpy.array([8]))  # fmt: skip
+        given.update(input_features=numpy.zeros((3, 128)), audio_cu_rows=numpy.array([0, 3]),
+                     audio_feature_lengths=numpy.array([3]))  # fmt: skip
         given.dummy_clip = True
+        with self.assertRaisesRegex(
+            FailedPrecondition, "dummy clip in a batch without audio_token"
+        ):
+            huggingface_audio.gemma4(given)
+        given.audio_token = 78
         for take in (huggingface_audio.gemma4, huggingface_audio.omni_padded):
-            with self.assertWarnsRegex(UserWarning, "dummy clip.*find_unused_parameters"):
-                self.assertNotIn("input_features", take(given))
+            inputs = take(given)
+            self.assertEqual(inputs["input_ids"].shape, (3, 16))
+            self.assertEqual(inputs["input_ids"][2, 8:].tolist(), [78] + [0] * 7)
+            self.assertFalse(inputs["attention_mask"][:, 8:].any())
+            # Zeros have no gradient in Gemma 3n's norms.
+            self.assertTrue((inputs["input_features"] == 1).all())
+        with self.assertRaisesRegex(FailedPrecondition, "Say features.batch, dummy=True"):
+            huggingface_audio.features(given)
 
 
 class EmbeddingsTest(unittest.TestCase):

@@ -52,6 +52,13 @@ def pcm(seconds, seed):
     return (noise * numpy.linspace(0.1, 1, count)).astype(numpy.int16)
 
 
+def models():
+    """audio_models, which imports torch."""
+    from tests.trainer_shim.python import audio_models
+
+    return audio_models
+
+
 HEARD = 3.3  # seconds of a film's audio
 
 
@@ -562,17 +569,12 @@ class AudioTest(tools.ToolTest):
             huggingface_audio.qwen2_audio(batch)
 
     def test_qwen2_audio(self):
-        from transformers import Qwen2AudioConfig, Qwen2AudioForConditionalGeneration
-
-        model = Qwen2AudioForConditionalGeneration(Qwen2AudioConfig(
-            audio_config=dict(model_type="qwen2_audio_encoder", encoder_layers=2, d_model=32,
-                              encoder_attention_heads=2, encoder_ffn_dim=64),
-            text_config=dict(model_type="qwen2", **TEXT), audio_token_index=IDS["audio"]))  # fmt: skip
-        self.compare("qwen2_audio", Qwen2AudioCase(model, huggingface_audio.qwen2_audio))
+        self.compare("qwen2_audio",
+                     Qwen2AudioCase(models().qwen2_audio(), huggingface_audio.qwen2_audio))  # fmt: skip
 
     def test_qwen2_5_omni(self):
         self.compare("qwen2_5_omni",
-                     Qwen25OmniCase(self.omni(), huggingface_audio.omni_padded, longest=300),
+                     Qwen25OmniCase(models().qwen2_5_omni(), huggingface_audio.omni_padded, longest=300),
                      adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
 
     @unittest.skipIf(
@@ -585,7 +587,7 @@ class AudioTest(tools.ToolTest):
             ("qwen3_omni_moe", Qwen3FilmCase, {}),
         ):
             with self.subTest(profile):
-                model = self.omni() if options else self.omni3()
+                model = getattr(models(), profile)()
                 case = kind(model, huggingface_audio.omni_padded, self.path("film.mov"), **options)
                 self.compare(profile, case, adapters={"shard": huggingface_audio.omni_packed})
                 self.compare_positions(profile, case)
@@ -605,151 +607,41 @@ class AudioTest(tools.ToolTest):
         self.assertEqual(given["position_ids"].dtype, wanted.dtype)
         self.assertEqual(given["position_ids"][-3:, real].tolist(), wanted[:, real].tolist())
 
-    @staticmethod
-    def omni():
-        from transformers import (
-            Qwen2_5OmniThinkerConfig,
-            Qwen2_5OmniThinkerForConditionalGeneration,
-        )
-
-        return Qwen2_5OmniThinkerForConditionalGeneration(Qwen2_5OmniThinkerConfig(
-            audio_config=dict(d_model=32, encoder_layers=2, encoder_attention_heads=2,
-                              encoder_ffn_dim=64, output_dim=32, num_mel_bins=128, n_window=100),
-            vision_config=dict(depth=1, hidden_size=32, intermediate_size=64, num_heads=2,
-                               out_hidden_size=32),
-            text_config=dict(**TEXT, rope_parameters=ROPE),
-            audio_token_index=261, image_token_index=257, video_token_index=258,
-            audio_start_token_id=260, audio_end_token_id=262, vision_start_token_id=256,
-            vision_end_token_id=259, position_id_per_seconds=25, seconds_per_chunk=2))  # fmt: skip
-
-    @staticmethod
-    def omni3():
-        from transformers import (
-            Qwen3OmniMoeThinkerConfig,
-            Qwen3OmniMoeThinkerForConditionalGeneration,
-        )
-
-        return Qwen3OmniMoeThinkerForConditionalGeneration(Qwen3OmniMoeThinkerConfig(
-            audio_config=dict(d_model=32, encoder_layers=2, encoder_attention_heads=2,
-                              encoder_ffn_dim=64, output_dim=32, num_mel_bins=128,
-                              downsample_hidden_size=8),
-            vision_config=dict(depth=1, hidden_size=32, intermediate_size=64, num_heads=2,
-                               out_hidden_size=32, deepstack_visual_indexes=[0],
-                               num_position_embeddings=16),
-            text_config=dict(**TEXT, moe_intermediate_size=32, head_dim=16, num_experts=4,
-                             num_experts_per_tok=2, rope_parameters=ROPE),
-            audio_token_id=261, image_token_id=257, video_token_id=258, audio_start_token_id=260,
-            audio_end_token_id=262, vision_start_token_id=256, vision_end_token_id=259,
-            position_id_per_seconds=13))  # fmt: skip
-
     def test_qwen3_omni(self):
-        self.compare("qwen3_omni_moe", Qwen3OmniCase(self.omni3(), huggingface_audio.omni_padded),
+        self.compare("qwen3_omni_moe", Qwen3OmniCase(models().qwen3_omni_moe(), huggingface_audio.omni_padded),
                      adapters={"shard": huggingface_audio.omni_packed})  # fmt: skip
 
     def test_voxtral(self):
-        from transformers import VoxtralConfig, VoxtralForConditionalGeneration
-
-        model = VoxtralForConditionalGeneration(VoxtralConfig(
-            audio_config=dict(hidden_size=32, intermediate_size=128, num_hidden_layers=2,
-                              num_attention_heads=2),
-            text_config=dict(model_type="llama", head_dim=16, **TEXT), audio_token_id=303))  # fmt: skip
-        self.compare("voxtral", VoxtralCase(model, huggingface_audio.voxtral))
+        self.compare("voxtral", VoxtralCase(models().voxtral(), huggingface_audio.voxtral))
 
     def test_phi4_multimodal(self):
-        from transformers import Phi4MultimodalConfig, Phi4MultimodalForCausalLM
-
-        model = Phi4MultimodalForCausalLM(Phi4MultimodalConfig(
-            **TEXT, pad_token_id=0, bos_token_id=1, eos_token_id=2, max_position_embeddings=4096,
-            original_max_position_embeddings=4096,
-            audio_config=dict(hidden_size=32, intermediate_size=32, num_blocks=2,
-                              num_attention_heads=2, ext_pw_out_channel=32,
-                              nemo_conv_channels=32, depthwise_separable_out_channel=32,
-                              audio_token_id=303),
-            vision_config=dict(hidden_size=32, intermediate_size=32, num_hidden_layers=2,
-                               num_attention_heads=2, image_token_id=304, crop_size=28,
-                               feature_layer=-1)))  # fmt: skip
-        self.compare("phi4_multimodal", Phi4Case(model))
+        self.compare("phi4_multimodal", Phi4Case(models().phi4_multimodal()))
 
     @unittest.skipIf(
         importlib.util.find_spec("torchaudio") is None,
         "SKIPPED: losses need transformers, torch and torchaudio",
     )
     def test_granite_speech(self):
-        from transformers import GraniteSpeechConfig, GraniteSpeechForConditionalGeneration
+        self.compare("granite_speech", GraniteCase(models().granite_speech()))
 
-        model = GraniteSpeechForConditionalGeneration(GraniteSpeechConfig(
-            encoder_config=dict(model_type="granite_speech_encoder", input_dim=160, num_layers=2,
-                                hidden_dim=32, feedforward_mult=2, num_heads=2, dim_head=16,
-                                output_dim=16, context_size=20, max_pos_emb=32,
-                                conv_kernel_size=5),
-            projector_config=dict(model_type="blip_2_qformer", hidden_size=32,
-                                  num_hidden_layers=1, num_attention_heads=2,
-                                  intermediate_size=64, encoder_hidden_size=32,
-                                  cross_attention_frequency=1, max_position_embeddings=64),
-            text_config=dict(model_type="granite", **TEXT), audio_token_index=303,
-            has_lora_adapter=False, window_size=15, downsample_rate=5))  # fmt: skip
-        self.compare("granite_speech", GraniteCase(model))
-
-    @unittest.skipIf(
-        importlib.util.find_spec("timm") is None,
-        "SKIPPED: losses need transformers, torch and timm",
-    )
     def test_gemma3n(self):
-        from transformers import Gemma3nConfig, Gemma3nForConditionalGeneration
-
-        # Ids from 304 on are of images, from 320 on of audio.
-        model = Gemma3nForConditionalGeneration(Gemma3nConfig(
-            audio_config=dict(vocab_size=16, vocab_offset=320, hidden_size=32,
-                              conf_num_hidden_layers=2, conf_num_attention_heads=2,
-                              sscp_conv_channel_size=[8, 4]),
-            vision_config=dict(model_type="gemma3n_vision", architecture="test_resnet",
-                               hidden_size=32, vocab_size=16, vocab_offset=304,
-                               do_pooling=False),
-            text_config=dict(TEXT, vocab_size=336, vocab_size_per_layer_input=304,
-                             hidden_size_per_layer_input=16, head_dim=16,
-                             num_kv_shared_layers=0, laurel_rank=8,
-                             layer_types=["sliding_attention", "full_attention"],
-                             activation_sparsity_pattern=[0.0, 0.0]),
-            audio_token_id=330, image_token_id=310))  # fmt: skip
-        self.compare("gemma3n", Gemma3nCase(model))
+        self.compare("gemma3n", Gemma3nCase(models().gemma3n()))
 
     def test_gemma4(self):
-        self.compare("gemma4", Gemma4Case(self.gemma4()))
+        self.compare("gemma4", Gemma4Case(models().gemma4()))
 
     @unittest.skipIf(
         importlib.util.find_spec("torchvision") is None,
         "SKIPPED: losses need transformers, torch and torchvision",
     )
     def test_gemma4_with_images(self):
-        case = Gemma4SeenCase(self.gemma4())
+        case = Gemma4SeenCase(models().gemma4())
         self.compare("gemma4", case)
         (batch,) = self.batches("gemma4", "padded", case.ids, len(SEEN), case.micro, vision=True,
                                 tokenizer=case.tokenizer)  # fmt: skip
         with self.assertRaisesRegex(ballast.FailedPrecondition, "1 images, which this adapter"):
             huggingface_audio.gemma4(batch)
 
-    @staticmethod
-    def gemma4():
-        from transformers import Gemma4Config, Gemma4ForConditionalGeneration
-
-        return Gemma4ForConditionalGeneration(Gemma4Config(
-            audio_config=dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
-                              subsampling_conv_channels=[128, 4], output_proj_dims=32),
-            vision_config=dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1,
-                               num_attention_heads=2, num_key_value_heads=2, head_dim=16),
-            text_config=dict(**TEXT, vocab_size_per_layer_input=320,
-                             hidden_size_per_layer_input=0, head_dim=16, global_head_dim=16,
-                             num_kv_shared_layers=0,
-                             layer_types=["sliding_attention", "full_attention"]),
-            audio_token_id=Gemma4Case.ids["audio"], image_token_id=Gemma4SeenCase.ids["image"],
-            video_token_id=305))  # fmt: skip
-
-
-TEXT = {
-    "vocab_size": 320, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-    "num_attention_heads": 2, "num_key_value_heads": 2,
-}  # fmt: skip
-ROPE = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
 
 if __name__ == "__main__":
     unittest.main()

@@ -268,7 +268,11 @@ class RefusalTest(unittest.TestCase):
             cu_seqlens_padded=numpy.array([0, 2]), pixel_values=numpy.zeros((8, 12)),
             image_grid_thw=numpy.array([[1, 2, 2], [1, 2, 2]]), crops_per_image=numpy.array([1, 1]),
         )  # fmt: skip
-        with self.assertRaisesRegex(FailedPrecondition, "found a dummy image.*dummy_image=.drop"):
+        with self.assertRaisesRegex(InvalidArgument, "dummy_image: found 'refuse'; wanted .zero"):
+            Family(self.Config(), dummy_image="refuse")
+        with self.assertRaisesRegex(
+            FailedPrecondition, "dummy image in a batch without image_token"
+        ):
             Family(self.Config()).packed(batch)
         with self.assertRaisesRegex(
             InvalidArgument, r"found patches in merge order.* \[8, 12\]; llava takes crops"

@@ -159,8 +159,8 @@ def _pixtral(token, words):
     )
 
 
-def _glm4v(token, words):
-    return transformers.Glm4vConfig(
+def _glm(kind):
+    return lambda token, words: getattr(transformers, kind + "Config")(
         vision_config={
             **VISION,
             "depth": 2,
@@ -313,7 +313,8 @@ MODELS = {
     "minicpmv4_6": (_minicpm, "MiniCPMV4_6ForConditionalGeneration"),
     "gemma3": (_gemma3, "Gemma3ForConditionalGeneration"),
     "gemma3_pan_and_scan": (_gemma3, "Gemma3ForConditionalGeneration"),
-    "glm4v": (_glm4v, "Glm4vForConditionalGeneration"),
+    "glm46v": (_glm("Glm46V"), "Glm46VForConditionalGeneration"),
+    "glm4v": (_glm("Glm4v"), "Glm4vForConditionalGeneration"),
     "idefics3": (_idefics("Idefics3"), "Idefics3ForConditionalGeneration"),
     "internvl3": (_internvl, "InternVLForConditionalGeneration"),
     "llama4": (_llama4, "Llama4ForConditionalGeneration"),
@@ -408,6 +409,7 @@ PLACEHOLDERS = {
     "minicpmv4_6": "<|image_pad|>",
     "gemma3": "<image_soft_token>",
     "gemma3_pan_and_scan": "<image_soft_token>",
+    "glm46v": "<|image|>",
     "glm4v": "<|image|>",
     "internvl3": "<IMG_CONTEXT>",
     "llama4": "<|patch|>",

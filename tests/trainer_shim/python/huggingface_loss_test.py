@@ -117,11 +117,12 @@ class DummyImageTest(unittest.TestCase):
             for name, gradient in wanted[1].items():
                 torch.testing.assert_close(found[1][name], gradient, msg=name)
 
-    def test_unpacked_leaves_it_out_and_says_so(self):
-        given = batch_of([9, 6], dummy=True)
-        with self.assertWarnsRegex(UserWarning, "leaves out a dummy image"):
-            samples = huggingface.unpacked(given, [0, 0])
+    def test_unpacked_has_it_after_the_last_sample(self):
+        samples = huggingface.unpacked(batch_of([9, 6], dummy=True), [0, 0])
         self.assertNotIn("pixel_values", samples[0])
+        self.assertEqual(samples[1]["pixel_values"].shape[0], 4)
+        self.assertEqual(samples[1]["input_ids"][0, 6:].tolist(), [IDS["image"], 0])
+        self.assertEqual(samples[1]["attention_mask"][0].tolist(), [1] * 6 + [0] * 2)
 
     def test_a_batch_without_the_token_is_refused(self):
         given = batch_of([9, 6], dummy=True)

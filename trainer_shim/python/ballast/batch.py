@@ -55,6 +55,10 @@ class Batch(_Base):
     dummy_clip: bool
     #: With a dummy image: the id of the token that stands for an image; else 0.
     image_token: int
+    #: Likewise the patches of a side that become one token.
+    image_merge: int
+    #: With a dummy clip: the id of the token that stands for audio; else 0.
+    audio_token: int
     #: The job's `model.image_family`, as the servers filled it in; empty for Qwen's models.
     image_family: Dict[str, Any]
     bytes_read: int  #: bytes of the blocks that were pulled
@@ -74,7 +78,7 @@ class Batch(_Base):
         self._schedule: Optional[Callable[[], Any]] = None
         self._counts: Optional[Dict[str, List[int]]] = None
         self.fields = {}
-        self.image_token = 0
+        self.image_token = self.image_merge = self.audio_token = 0
         self.image_family = {}
 
     if TYPE_CHECKING:

@@ -351,8 +351,12 @@ class Loader(Progress, Iterator[Batch]):
             raise StopIteration
         batch = batch_of(parts, self._to_array, self._shims.schedule)
         batch.image_family = self.job["model"].get("image_family") or {}
+        model = self.job["model"]
         if batch.dummy_image:
-            batch.image_token = int(self.job["model"]["token_ids"]["image"])
+            batch.image_token = int(model["token_ids"]["image"])
+            batch.image_merge = int(model["merge"])
+        if batch.dummy_clip:
+            batch.audio_token = int(model["token_ids"]["audio"])
         step_is_done = batch.micro_batch + 1 == batch.num_micro_batches
         self._next_step = batch.step + int(step_is_done)
         self._returned = 0 if step_is_done else batch.micro_batch + 1

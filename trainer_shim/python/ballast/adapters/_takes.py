@@ -133,6 +133,19 @@ def _videos(batch: Batch, consumer: str) -> Optional[BallastError]:
     )
 
 
+def _dummies(batch: Batch, consumer: str) -> Optional[BallastError]:
+    image = getattr(batch, "dummy_image", False)
+    if not image and not getattr(batch, "dummy_clip", False):
+        return None
+    return FailedPrecondition(
+        "found a dummy %s: other ranks have some in this micro-batch and this one has none. %s has no "
+        "place for it, so this rank's encoder would not run, and ranks that reduce its gradients or "
+        "gather its weights meanwhile (overlap_grad_reduce, FSDP) would wait without end: train as a "
+        "MimoModel (megatron_bridge.Mimo), or set balance.align_images: false and reduce gradients "
+        "without overlap" % ("image" if image else "clip", consumer)
+    )
+
+
 def _no_ids(batch: Batch, consumer: str) -> Optional[BallastError]:
     if batch.get("input_ids") is not None:
         return None
@@ -154,6 +167,7 @@ COLUMNS: Dict[str, Callable[[Batch, str], Optional[BallastError]]] = {
     "text without its pixels": _text_alone,
     "other forms of pixels": _other_forms,
     "videos": _videos,
+    "dummies": _dummies,
     "no ids": _no_ids,
 }
 
@@ -175,7 +189,7 @@ _BRIDGE = "megatron_bridge.Mimo"
 TABLE: Dict[str, Row] = {
     "bridge_omni.OmniStep": Row(
         _STEP,
-        ("text without its pixels", "split placement"),
+        ("text without its pixels", "split placement", "dummies"),
         where={
             "audio": "without the module audio",
             "other forms of pixels": "with images",
@@ -192,6 +206,7 @@ TABLE: Dict[str, Row] = {
             "text without its pixels": "first stage",
             "split placement": "with pixels",
             "other forms of pixels": "with pixels",
+            "dummies": "with pixels",
             "videos": "videos of tiles",
         },
     ),
@@ -246,7 +261,7 @@ TABLE: Dict[str, Row] = {
     "megatron_llava.forward_inputs": Row(
         "megatron_llava.forward_inputs",
         (*_PACKED, "parts of context ranks"),
-        where={"split placement": "tiles"},
+        where={"split placement": "tiles", "dummies": "tiles"},
     ),
     "megatron_lm.batch_list": Row(
         "pretrain_gpt.py",

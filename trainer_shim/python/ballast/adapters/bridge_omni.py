@@ -34,7 +34,7 @@ class OmniStep:
     `position_ids` None (the model computes them), and of what the batch has: `pixel_values`,
     `image_grid_thw`, `pixel_values_videos`, `video_grid_thw`, `video_second_per_grid` [videos],
     `input_features` [N, M, T], `feature_attention_mask` [N, T] and `audio_feature_lengths` int64
-    [N]. A dummy image and a dummy clip are left out: give the job `balance.align_images: false`.
+    [N]. A dummy image and a dummy clip are refused: give the job `balance.align_images: false`.
 
     Opens the loader. Raises FailedPrecondition for a layout that the model cannot run, for
     `model.video.use_audio_in_video`, which the step does not hand on, and for a batch whose
@@ -89,7 +89,7 @@ class OmniStep:
         inputs = step_rows(batch, self._pad, self._rows, self._length)
         if batch.get("pixel_values") is not None:
             check(batch, "bridge_omni.OmniStep", "other forms of pixels")
-            images = images_of(batch, dummy=False) or {}
+            images = images_of(batch, dummy=True) or {}
             inputs.update(
                 {key: images[key] for key in ("pixel_values", "image_grid_thw") if key in images}
             )

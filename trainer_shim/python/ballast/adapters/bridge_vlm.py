@@ -38,9 +38,9 @@ class Vlm:
     The first stage's loader has both modules; later ones have "language" and
     `needs_input_ids=True`. Qwen2.5-VL computes positions from the images' sizes on
     every stage: later stages derive the sizes of images from the rotary positions, and
-    refuse videos. A dummy image is left out, since these models refuse an image without
-    tokens. If the tower has collectives over data-parallel ranks (FSDP), use MimoModel
-    instead.
+    refuse videos. A dummy image is refused, since these models refuse an image without
+    tokens: use MimoModel, or `balance.align_images: false` where no rank waits for another's
+    tower.
 
     Opens the loader. Raises FailedPrecondition for a layout that the model cannot
     run.
@@ -102,8 +102,8 @@ def visual_inputs(
     else None. Refuses a first stage without the pixels of its samples."""
     if on_first_stage(batch):
         check(batch, "bridge_vlm.Vlm", "audio", "text without its pixels")
-    check(batch, "bridge_vlm.Vlm", "split placement", "other forms of pixels")
-    images = images_of(batch, dummy=False) or {}
+    check(batch, "bridge_vlm.Vlm", "split placement", "other forms of pixels", "dummies")
+    images = images_of(batch, dummy=True) or {}
     videos = {}
     if batch.get("pixel_values_videos") is not None and batch["video_grid_thw"].shape[0] > 0:
         if len(batch["pixel_values_videos"].shape) != 2:

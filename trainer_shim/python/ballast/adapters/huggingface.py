@@ -3,12 +3,11 @@ any of its language models."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import FailedPrecondition
 from ._arrays import concatenate, from_host, full, host_values, is_torch
-from ._images import dummy_patches
+from ._dummies import has_dummy_image, image_tokens, with_columns, with_sample
 from ._takes import check
 from .padded import rows
 
@@ -80,7 +79,7 @@ def packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
     inputs = packed_text(batch)
     inputs.update(_images(batch))
     inputs.update(_videos(batch))
-    return _with_dummy_sample(batch, inputs)
+    return with_sample(batch, inputs, image_tokens(batch))
 
 
 def packed_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
@@ -115,7 +114,7 @@ def padded(batch: Mapping[str, Any]) -> Dict[str, Any]:
     inputs = padded_text(batch)
     inputs.update(_images(batch))
     inputs.update(_videos(batch))
-    return _with_dummy_column(batch, inputs)
+    return with_columns(inputs, image_tokens(batch))
 
 
 def padded_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
@@ -136,21 +135,14 @@ def unpacked(
     """Arguments for one call of the model per sample of a batch, without padding.
 
     Keys: as of `packed`, with `position_ids` [3, 1, L] and an
-    `attention_mask` of ones. A dummy image is left out, with a warning: a rank that does not
-    run the tower needs find_unused_parameters of DistributedDataParallel, and stops FSDP and
-    ZeRO-3.
+    `attention_mask` of ones. A dummy image's token is after the last sample's, where the mask is
+    0.
 
     Args:
         images_per_sample, videos_per_sample: number of images, and of videos, of each
             sample. Default: from the batch.
     """
     check(batch, "huggingface.unpacked")
-    if getattr(batch, "dummy_image", False):
-        warnings.warn(
-            "huggingface.unpacked leaves out a dummy image, so this rank's tower does not run: "
-            "FSDP and ZeRO-3 would wait for it without end: take packed or padded",
-            stacklevel=2,
-        )
     if images_per_sample is None:
         images_per_sample = batch.images_per_sample  # type: ignore[attr-defined]
     has_videos = batch.get("pixel_values_videos") is not None
@@ -172,9 +164,10 @@ def unpacked(
             "labels": _moved_right(batch, labels[:, begin:end]),
             "use_cache": False,
         }
-        inputs.update(images.of(i))
+        is_last = i == len(real) - 2
+        inputs.update(images.of(i, is_last and has_dummy_image(batch)))
         inputs.update(videos.of(i))
-        samples.append(inputs)
+        samples.append(with_columns(inputs, image_tokens(batch)) if is_last else inputs)
     return samples
 
 
@@ -193,11 +186,12 @@ class _Items:
         self._rows = _sums([t * h * w for t, h, w in grids])
         self._items = _sums(counts or [])
 
-    def of(self, sample: int) -> Dict[str, Any]:
-        """The model's arguments for a sample; empty without items."""
+    def of(self, sample: int, dummy: bool = False) -> Dict[str, Any]:
+        """The model's arguments for a sample, with the dummy image if `dummy`; empty without
+        items."""
         if self._pixels is None:
             return {}
-        first, last = self._items[sample], self._items[sample + 1]
+        first, last = self._items[sample], self._items[sample + 1] + dummy
         if first == last:
             return {}
         rows = slice(self._rows[first], self._rows[last])
@@ -222,76 +216,6 @@ def _images(batch: Mapping[str, Any], audio: bool = False) -> Dict[str, Any]:
     if pixels is None or grid.shape[0] == 0:
         return {}
     return {"pixel_values": pixels, "image_grid_thw": grid}
-
-
-def _dummy_token(batch: Mapping[str, Any]) -> Optional[int]:
-    """The id of the token that stands for a dummy image; None without one."""
-    if not dummy_patches(batch):
-        return None
-    token = int(getattr(batch, "image_token", 0))
-    if not token:
-        raise FailedPrecondition(
-            "found a dummy image in a batch without image_token: give the adapter the loader's "
-            "batch, or a `clone` of it"
-        )
-    return token
-
-
-def _unit(*sizes: int) -> int:
-    """The power of two, at most 128, of which all sizes are multiples, as GEMMs of 8 bits
-    want them."""
-    found = 128
-    while any(size % found for size in sizes):
-        found //= 2
-    return found
-
-
-def _with_dummy_sample(batch: Mapping[str, Any], inputs: Dict[str, Any]) -> Dict[str, Any]:
-    """The arguments of `packed` with a sample of the dummy image's token after the others,
-    as long as keeps the row a multiple of what all samples' places are multiples of."""
-    token = _dummy_token(batch)
-    if token is None:
-        return inputs
-    import numpy
-
-    places = host_values(batch, "cu_seqlens_padded")
-    size, samples, begin = _unit(*places.tolist()), len(places) - 1, int(places[-1])
-    like, bounds = inputs["input_ids"], inputs["cu_seq_lens_q"]
-    counted = numpy.zeros((4, 1, size), numpy.int64)
-    counted[0, 0] = numpy.arange(size)
-    positions = inputs["position_ids"]
-    more = from_host(counted, positions)
-    more = more.to(positions.dtype) if is_torch(more) else more.astype(positions.dtype)
-    ids = full(like, (1, size), 0)
-    ids[:, 0] = token
-    bounds = concatenate([bounds, full(bounds, (1,), begin + size)], 0)
-    labels, numbers = inputs["labels"], inputs["seq_idx"]
-    longest = max(inputs["max_length_q"], size)
-    inputs.update(
-        input_ids=concatenate([like, ids], 1),
-        labels=concatenate([labels, full(labels, (1, size), -100)], 1),
-        position_ids=concatenate([positions, more], 2),
-        seq_idx=concatenate([numbers, full(numbers, (1, size), samples)], 1),
-        cu_seq_lens_q=bounds, cu_seq_lens_k=bounds,
-        max_length_q=longest, max_length_k=longest,
-    )  # fmt: skip
-    return inputs
-
-
-def _with_dummy_column(batch: Mapping[str, Any], inputs: Dict[str, Any]) -> Dict[str, Any]:
-    """The arguments of `padded` with the dummy image's token in padding after the last row's."""
-    token = _dummy_token(batch)
-    if token is None:
-        return inputs
-    size = _unit(inputs["input_ids"].shape[1])
-    for key, fill in (("input_ids", 0), ("labels", -100), ("attention_mask", 0),
-                      ("position_ids", 0)):  # fmt: skip
-        value = inputs[key]
-        more = full(value, (*value.shape[:-1], size), fill)
-        if key == "input_ids":
-            more[-1, 0] = token  # its rows are the tower's last
-        inputs[key] = concatenate([value, more], len(value.shape) - 1)
-    return inputs
 
 
 def _videos(batch: Mapping[str, Any]) -> Dict[str, Any]:

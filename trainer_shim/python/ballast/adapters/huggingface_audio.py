@@ -9,18 +9,19 @@ padded first (`padded.rows`).
 All give `input_ids`, `labels`, `attention_mask`, `position_ids`, `use_cache` False and,
 if the batch has clips, what is listed at each function, of N clips in the order of their
 marks. Labels are moved one to the right, since these models shift them themselves. A
-dummy clip is left out, with a warning, since these models refuse a clip that no token
-refers to.
+dummy clip (`Batch.dummy_clip`) is the last one, and its placeholders are in padding after the
+last row, or in a sample of their own: the encoder runs on every rank if it runs on any, and its
+gradients from the dummy are 0.
 """
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ..errors import FailedPrecondition
 from . import huggingface
 from ._arrays import from_host, full, host_values, transposed
+from ._dummies import clip_tokens, has_dummy_clip, image_tokens, with_columns, with_sample
 from ._takes import check
 from .padded import rows
 
@@ -33,7 +34,7 @@ def features(
     frames: Optional[int] = None,
     *,
     split: bool = False,
-    dummy: bool = False,
+    dummy: Optional[bool] = None,
 ) -> Dict[str, Any]:
     """The clips of a batch as Whisper's feature extractor returns them.
 
@@ -46,9 +47,15 @@ def features(
         split: the rows that the encoder makes of them go by the plan of balance.placement
             `split` (`ballast.exchange_embeddings`). Otherwise such a batch is refused.
         dummy: whether a dummy clip stays, for an encoder with collectives; its rows belong to
-            no text.
+            no text. Default: a batch with one is refused.
     """
-    found = _clips(batch, frames, split, dummy)
+    if dummy is None and has_dummy_clip(batch):
+        raise FailedPrecondition(
+            "found a dummy clip: other ranks have clips in this micro-batch and this one has none. "
+            "Say features(batch, dummy=True) and multiply what the encoder makes of it by 0, or "
+            "features(batch, dummy=False) where no rank waits for this one's encoder"
+        )
+    found = _clips(batch, frames, split, bool(dummy))
     if found is None:
         return {}
     out, lengths = found
@@ -62,7 +69,7 @@ def _clips(
     batch: Mapping[str, Any],
     frames: Optional[int] = None,
     split: bool = False,
-    dummy: bool = False,
+    dummy: bool = True,
 ) -> Optional[Tuple[Any, Any]]:
     """Rows of features [N, T, M], 0 after each clip's, and the frames of each that count.
     None without clips."""
@@ -93,6 +100,9 @@ def _clips(
     out = full(packed, (len(lengths), frames, packed.shape[1]), 0)
     for i, (begin, end) in enumerate(zip(places, places[1:])):
         out[i, : end - begin] = packed[begin:end]
+    if dummy and has_dummy_clip(batch):
+        # A loader's rows of it are 0, of which Gemma 3n's norms give gradients that are no numbers.
+        out[-1] = 1
     return out, lengths
 
 
@@ -101,16 +111,6 @@ def _mask(lengths: Any, width: int, like: Any, dtype: str) -> Any:
     import numpy
 
     return from_host((numpy.arange(width)[None] < lengths[:, None]).astype(dtype), like)
-
-
-def _warn_of_dummy(batch: Mapping[str, Any]) -> None:
-    if getattr(batch, "dummy_clip", False):
-        warnings.warn(
-            "found a dummy clip, which this adapter leaves out, so this rank's audio encoder does "
-            "not run: DistributedDataParallel needs find_unused_parameters=True; FSDP and ZeRO-3 "
-            "would wait without end unless the encoder's weights are whole on each rank",
-            stacklevel=3,
-        )
 
 
 def _check_equal(lengths: Any, mixed: bool) -> None:
@@ -123,14 +123,26 @@ def _check_equal(lengths: Any, mixed: bool) -> None:
     )
 
 
-def _rows(batch: Mapping[str, Any]) -> Dict[str, Any]:
-    """The arguments of every model, a sample a row."""
-    _warn_of_dummy(batch)
+def _rows(batch: Mapping[str, Any], tokens: int) -> Dict[str, Any]:
+    """The arguments of every model, a sample a row. `tokens`: placeholders of a dummy clip."""
     inputs = rows(batch, pad=0)
     inputs.pop("loss_mask", None)
     inputs["labels"] = huggingface._moved_right(batch, inputs["labels"])
     inputs["use_cache"] = False
-    return inputs
+    return with_columns(inputs, clip_tokens(batch, tokens))
+
+
+def _last_length(batch: Mapping[str, Any]) -> int:
+    """Frames of the last clip, which a dummy one is; 0 without clips."""
+    lengths = host_values(batch, "audio_feature_lengths")
+    return int(lengths[-1]) if len(lengths) else 0
+
+
+def _convolved(frames: int, *layers: Tuple[int, int, int]) -> int:
+    """Frames that convolutions (kernel, stride, padding) make of frames."""
+    for kernel, stride, padding in layers:
+        frames = (frames + 2 * padding - kernel) // stride + 1
+    return frames
 
 
 def omni_packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
@@ -140,22 +152,24 @@ def omni_packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
     Keys: as `huggingface.packed`, and of clips `input_features` [N, 128, T] and
     `feature_attention_mask` [N, T].
     """
-    _warn_of_dummy(batch)
     inputs = huggingface.packed_text(batch)
     inputs.update(huggingface._images(batch, audio=True))
     inputs.update(huggingface._videos(batch))
-    inputs.update(features(batch))
-    return huggingface._with_dummy_sample(batch, inputs)
+    inputs.update(features(batch, dummy=True))
+    # Of the few frames of a dummy clip the encoders make one token.
+    tokens = image_tokens(batch) + clip_tokens(batch, 1)
+    return with_sample(batch, inputs, tokens)
 
 
 def omni_padded(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """As `omni_packed`, a sample a row: keys as `huggingface.padded`, and of clips."""
-    _warn_of_dummy(batch)
     inputs = huggingface.padded_text(batch)
     inputs.update(huggingface._images(batch, audio=True))
     inputs.update(huggingface._videos(batch))
-    inputs.update(features(batch))
-    return huggingface._with_dummy_column(batch, inputs)
+    inputs.update(features(batch, dummy=True))
+    # Of the few frames of a dummy clip the encoders make one token.
+    tokens = image_tokens(batch) + clip_tokens(batch, 1)
+    return with_columns(inputs, tokens)
 
 
 def qwen2_audio(batch: Mapping[str, Any]) -> Dict[str, Any]:
@@ -163,7 +177,11 @@ def qwen2_audio(batch: Mapping[str, Any]) -> Dict[str, Any]:
 
     Of clips: `input_features` [N, 128, 3000] and `feature_attention_mask` [N, 3000].
     """
-    return {**_rows(batch), **features(batch, _FRAMES_OF_30_S)}
+    clips = features(batch, _FRAMES_OF_30_S, dummy=True)
+    if has_dummy_clip(batch):
+        # Two tokens: of a single one the model takes the text for one without placeholders.
+        clips["feature_attention_mask"][-1, :7] = 1
+    return {**_rows(batch, 2), **clips}
 
 
 def voxtral(batch: Mapping[str, Any]) -> Dict[str, Any]:
@@ -171,7 +189,6 @@ def voxtral(batch: Mapping[str, Any]) -> Dict[str, Any]:
 
     Of clips: `input_features` [chunks, 128, 3000], a chunk for every 30 s.
     """
-    inputs = _rows(batch)
     check(batch, "huggingface_audio")
     packed: Any = batch.get("input_features")
     if packed is None or packed.shape[0] % _FRAMES_OF_30_S:
@@ -180,9 +197,10 @@ def voxtral(batch: Mapping[str, Any]) -> Dict[str, Any]:
             "input_features: found %s; wanted chunks of 3000 rows, from a loader with the module "
             "audio of a job with model.profile voxtral" % found
         )
-    count = int(host_values(batch, "audio_cu_rows")[-1 - bool(getattr(batch, "dummy_clip", False))])
-    if count > 0:
-        chunks = packed[:count].reshape(-1, _FRAMES_OF_30_S, packed.shape[1])
+    # A chunk's 3000 frames are halved, and four of what is left are a token.
+    inputs = _rows(batch, _FRAMES_OF_30_S // 8 * (packed.shape[0] // _FRAMES_OF_30_S))
+    if packed.shape[0] > 0:
+        chunks = packed.reshape(-1, _FRAMES_OF_30_S, packed.shape[1])
         inputs["input_features"] = transposed(chunks, (0, 2, 1))
     return inputs
 
@@ -199,8 +217,8 @@ def phi4_multimodal(batch: Mapping[str, Any], mixed: bool = False) -> Dict[str, 
     Args:
         mixed: take them, padded with zeros: embeddings then depend on the longest clip.
     """
-    inputs = _rows(batch)
     found = _clips(batch)
+    inputs = _rows(batch, (_last_length(batch) + 7) // 8)
     if found is None:
         return inputs
     out, lengths = found
@@ -219,8 +237,8 @@ def granite_speech(batch: Mapping[str, Any], mixed: bool = False) -> Dict[str, A
     longest clip], the embeddings that count. Clips of unequal length, and `mixed`: as
     of `phi4_multimodal`.
     """
-    inputs = _rows(batch)
     found = _clips(batch)
+    inputs = _rows(batch, 3 * ((_last_length(batch) + 14) // 15))
     if found is None:
         return inputs
     out, lengths = found
@@ -237,8 +255,11 @@ def gemma3n(batch: Mapping[str, Any], mixed: bool = False) -> Dict[str, Any]:
     Of clips: as of `gemma4`. Clips of unequal length, and `mixed`: as of
     `phi4_multimodal`.
     """
-    inputs = gemma4(batch)
-    if "input_features" in inputs:
+    _refuse_images(batch)
+    clips = _gemma_clips(batch)
+    # Its encoder makes 188 tokens of any clip.
+    inputs = {**_rows(batch, 188), **clips}
+    if clips:
         _check_equal(inputs["input_features_mask"].sum(1), mixed)
     return inputs
 
@@ -249,6 +270,16 @@ def gemma4(batch: Mapping[str, Any]) -> Dict[str, Any]:
 
     Of clips: `input_features` [N, T, 128] and `input_features_mask` bool [N, T].
     """
+    _refuse_images(batch)
+    clips = _gemma_clips(batch)
+    return {**_rows(batch, _gemma4_tokens(batch)), **clips}
+
+
+def _gemma4_tokens(batch: Mapping[str, Any]) -> int:
+    return _convolved(_last_length(batch), (3, 2, 1), (3, 2, 1))
+
+
+def _refuse_images(batch: Mapping[str, Any]) -> None:
     totals = getattr(batch, "totals", None)
     if totals is not None and totals.images:
         raise FailedPrecondition(
@@ -256,7 +287,6 @@ def gemma4(batch: Mapping[str, Any]) -> Dict[str, Any]:
             "ballast.adapters.huggingface_families.Family(model.config).padded, which gives the "
             "model both" % totals.images
         )
-    return {**_rows(batch), **_gemma_clips(batch)}
 
 
 def _has_clips(batch: Mapping[str, Any]) -> bool:
@@ -264,9 +294,9 @@ def _has_clips(batch: Mapping[str, Any]) -> bool:
     return batch.get("input_features") is not None or bool(getattr(totals, "clips", 0))
 
 
-def _gemma_clips(batch: Mapping[str, Any]) -> Dict[str, Any]:
+def _gemma_clips(batch: Mapping[str, Any], dummy: bool = True) -> Dict[str, Any]:
     """The clips alone of `gemma4`; empty without clips."""
-    found = _clips(batch)
+    found = _clips(batch, dummy=dummy)
     if found is None:
         return {}
     out, lengths = found

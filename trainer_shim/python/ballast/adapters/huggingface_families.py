@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..errors import FailedPrecondition, InvalidArgument, Unimplemented
-from ._arrays import concatenate, full, host_values
+from ..errors import InvalidArgument, Unimplemented
+from ._arrays import concatenate, from_host, full, host_values
+from ._dummies import clip_tokens, has_dummy_image, image_tokens, with_columns, with_sample
 from ._takes import check
 from ._family_forms import MERGED, PADDED, RASTER
 from ._family_forms import marked, padded_inputs, raster_inputs, required_form
 from ._profiles import find_profile, model_types, read_profile
 from .huggingface import _counted, _moved_right, _sums
-from .huggingface_audio import _gemma_clips, _has_clips
+from .huggingface_audio import _gemma4_tokens, _gemma_clips, _has_clips
 from .padded import rows
 
 
@@ -32,9 +33,11 @@ class Family:
 
     Raises InvalidArgument for a model that it does not know, for a batch whose
     pixels are not in the model's form, and where `image_grid_pinpoints` of LLaVA-NeXT or
-    OneVision are not the canvases to which the job cuts images; FailedPrecondition for a batch
-    with a dummy image (`Batch.dummy_image`), since these models refuse an image that no token
-    refers to.
+    OneVision are not the canvases to which the job cuts images.
+
+    A dummy image (`Batch.dummy_image`) and, of Gemma 4, a dummy clip are the last ones. Their
+    placeholders are a sample of their own in a packed row, else they are in padding after the last
+    sample: towers run on every rank if they run on any, and their gradients from a dummy are 0.
 
     Args:
         config: the model's configuration, of which `model_type`, `image_token_id` (or
@@ -44,16 +47,16 @@ class Family:
         profile: `model.profile` of a job, where it does not follow from the model's
             configuration: the path of a file as in models/, or a name of one there. Default:
             the released model whose checkpoints have this configuration.
-        dummy_image: "drop" leaves a dummy image out. The rank then does not run the tower:
+        dummy_image: "drop" leaves dummies out. The rank then does not run the tower:
             DistributedDataParallel needs find_unused_parameters for that, and FSDP and
             ZeRO-3 a tower whose weights are whole on each rank.
     """
 
     def __init__(
-        self, config: Any, profile: Optional[str] = None, *, dummy_image: str = "refuse"
+        self, config: Any, profile: Optional[str] = None, *, dummy_image: str = "zero"
     ) -> None:
-        if dummy_image not in ("refuse", "drop"):
-            raise InvalidArgument('dummy_image: found %r; wanted "refuse" or "drop"' % dummy_image)
+        if dummy_image not in ("zero", "drop"):
+            raise InvalidArgument('dummy_image: found %r; wanted "zero" or "drop"' % dummy_image)
         self._drops_dummy = dummy_image == "drop"
         self._type: str = config.model_type
         found = find_profile(config) if profile is None else read_profile(profile)
@@ -101,10 +104,10 @@ class Family:
                 "packing.mode: padded makes the rows" % (self._type, why_not)
             )
         images = self._crops(batch)
+        text = {**self._text(batch, batch), "position_ids": self._positions(batch)}
         return {
-            **self._text(batch, batch["input_ids"], batch["labels"]),
-            "position_ids": self._positions(batch),
-            **self._images(batch, images, [images.all(self._counts(batch))]),
+            **self._typed(with_sample(batch, text, self._dummy_tokens(batch))),
+            **self._images(batch, images, images.all(self._counts(batch))),
             **self._videos(batch, None),
         }
 
@@ -118,13 +121,22 @@ class Family:
         inputs = rows(batch, pad=0)
         hears = self._type == "gemma4"
         images = self._crops(batch, hears)
-        return {
-            **self._text(batch, inputs["input_ids"], inputs["labels"]),
+        tokens = self._dummy_tokens(batch)
+        clips: Dict[str, Any] = {}
+        if hears and _has_clips(batch):
+            clips = _gemma_clips(batch, not self._drops_dummy)
+            if not self._drops_dummy:
+                tokens += clip_tokens(batch, _gemma4_tokens(batch))
+        text = {
+            **self._text(batch, inputs),
             "position_ids": inputs["position_ids"],
             "attention_mask": inputs["attention_mask"],
-            **self._images(batch, images, [images.all(self._counts(batch))]),
+        }
+        return {
+            **self._typed(with_columns(text, tokens)),
+            **self._images(batch, images, images.all(self._counts(batch))),
             **self._videos(batch, None),
-            **(_gemma_clips(batch) if hears and _has_clips(batch) else {}),
+            **clips,
         }
 
     def unpacked(
@@ -160,12 +172,18 @@ class Family:
             own = videos_per_sample[i] if videos_per_sample else 0
             shown, video = slice(video, video + own), video + own
             row = batch["input_ids"][:, tokens]
+            text = {
+                **self._text(batch, {"input_ids": row, "labels": batch["labels"][:, tokens]}),
+                "position_ids": batch["position_ids"][..., tokens],
+                "attention_mask": full(row, row.shape, 1),
+            }
+            if i == len(real) - 2:
+                text = with_columns(text, self._dummy_tokens(batch))
+                part = images.with_dummy(part)
             samples.append(
                 {
-                    **self._text(batch, row, batch["labels"][:, tokens]),
-                    "position_ids": batch["position_ids"][..., tokens],
-                    "attention_mask": full(row, row.shape, 1),
-                    **self._images(batch, images, [part]),
+                    **self._typed(text),
+                    **self._images(batch, images, part),
                     **self._videos(batch, shown),
                 }
             )
@@ -210,19 +228,35 @@ class Family:
         return out
 
     def _crops(self, batch: Mapping[str, Any], audio: bool = False) -> _Images:
-        if getattr(batch, "dummy_image", False) and not self._drops_dummy:
-            raise FailedPrecondition(
-                "found a dummy image: other ranks have images in this micro-batch and this one has "
-                "none, so its tower would not run (balance.align_images). With "
-                "DistributedDataParallel(find_unused_parameters=True) say Family(config, "
-                'dummy_image="drop"); FSDP and ZeRO-3 would wait without end: do not shard the '
-                "tower, and say the same"
-            )
         if self._profile.videos != "RULE_LLAVA_ONEVISION":
             check(batch, "huggingface_families.Family", "videos")
         if self._profile.rule == "RULE_PINPOINTS":
             _require_canvases(self._config, getattr(batch, "image_family", {}))
-        return _Images.of(batch, audio)
+        return _Images.of(batch, audio, self._keeps_dummy(batch))
+
+    def _keeps_dummy(self, batch: Mapping[str, Any]) -> bool:
+        return has_dummy_image(batch) and not self._drops_dummy
+
+    def _dummy_tokens(self, batch: Mapping[str, Any]) -> List[int]:
+        """The placeholders of a dummy image, as many as the model makes rows of it."""
+        if not self._keeps_dummy(batch):
+            return []
+        _, height, width = host_values(batch, "image_grid_thw")[-1].tolist()
+        merge = getattr(batch, "image_merge", 0) or 1
+        height, width = height // merge, width // merge
+        if self._profile.rule == "RULE_PINPOINTS":
+            rows, columns = self._smallest_canvas(batch)
+            # A thumbnail, then the tiles with a newline after each row.
+            return image_tokens(batch, height * width + rows * height * (columns * width + 1))
+        if self._type == "hunyuan_vl":
+            return image_tokens(batch, height * (width + 1) + 2)
+        return image_tokens(batch, height * width)
+
+    def _smallest_canvas(self, batch: Mapping[str, Any]) -> List[int]:
+        """Rows and columns of its tiles. An image of its size is cut to it without padding."""
+        tile = batch["pixel_values"].shape[-1]
+        pairs = [list(map(int, pair)) for pair in self._config.image_grid_pinpoints]
+        return [side // tile for side in min(pairs, key=lambda pair: pair[0] * pair[1])]
 
     def _videos(self, batch: Mapping[str, Any], part: Optional[slice]) -> Dict[str, Any]:
         """The videos of a part of the batch; none without videos. [videos, frames, 3, H, W],
@@ -240,13 +274,17 @@ class Family:
         some = pixels[begins[own[0]] : begins[own[-1] + 1]]
         return {"pixel_values_videos": some.reshape(len(own), frames[own[0]], *some.shape[1:])}
 
-    def _text(self, batch: Mapping[str, Any], ids: Any, labels: Any) -> Dict[str, Any]:
-        inputs = {"input_ids": ids, "labels": _moved_right(batch, labels), "use_cache": False}
+    def _text(self, batch: Mapping[str, Any], inputs: Mapping[str, Any]) -> Dict[str, Any]:
+        labels = _moved_right(batch, inputs["labels"])
+        return {"input_ids": inputs["input_ids"], "labels": labels, "use_cache": False}
+
+    def _typed(self, inputs: Dict[str, Any]) -> Dict[str, Any]:
+        """With what tells the tokens of images from the text, for models that want it."""
         if self._type in _TYPES:
             tokens = [self._image_token]
             if self._type == "ernie4_5_vl_moe":
                 tokens += self._around
-            inputs[_TYPES[self._type]] = marked(ids, tokens)
+            inputs[_TYPES[self._type]] = marked(inputs["input_ids"], tokens)
         return inputs
 
     def _positions(self, batch: Mapping[str, Any]) -> Any:
@@ -259,13 +297,13 @@ class Family:
         """Images of each sample, which decide where an image is cut only if it is alone."""
         if not self._profile.cut_alone or batch.get("pixel_values") is None:
             return []
-        return list(batch.images_per_sample)  # type: ignore[attr-defined]
+        counts = list(batch.images_per_sample)  # type: ignore[attr-defined]
+        return counts + [1] * self._keeps_dummy(batch)
 
-    def _images(
-        self, batch: Mapping[str, Any], images: _Images, parts: List[_Part]
-    ) -> Dict[str, Any]:
+    def _images(self, batch: Mapping[str, Any], images: _Images, part: _Part) -> Dict[str, Any]:
         """The arguments for the images of a part of the batch; none without images."""
-        part = parts[0]
+        import numpy
+
         pixels: Any = batch.get("pixel_values")
         if pixels is None or part.last == part.first:
             return {}
@@ -280,13 +318,21 @@ class Family:
                 return raster_inputs(batch, patches, crops, layout)
             return {"pixel_values": patches, "image_grid_thw": batch["image_grid_thw"][crops]}
         pixels = pixels[crops]
+        has_dummy = images.has_dummy and part.last == len(images.crops) - 1
+        if rule == "RULE_PINPOINTS" and has_dummy:
+            rows, columns = self._smallest_canvas(batch)
+            pixels = concatenate([pixels, *[pixels[-1:]] * (rows * columns)], 0)
         if rule == "RULE_LONGEST_EDGE_TILES":
             return {"pixel_values": pixels[None]}
         inputs = {"pixel_values": pixels}
         if rule == "RULE_LONGEST_EDGE":
             inputs["image_sizes"] = batch["imgs_sizes"][crops]
         if rule == "RULE_PINPOINTS":
-            inputs["image_sizes"] = batch["image_sizes"][part.first : part.last]
+            sizes = batch["image_sizes"][part.first : part.last]
+            if has_dummy:
+                last = numpy.array([[rows * pixels.shape[-2], columns * pixels.shape[-1]]])
+                sizes = concatenate([sizes[:-1], from_host(last, sizes)], 0)
+            inputs["image_sizes"] = sizes
         if self._profile.cut_alone:
             inputs["batch_num_images"] = part.counts
         return inputs
@@ -369,26 +415,33 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Images:
-    """Where the crops of a batch's images begin, without a dummy image's."""
+    """Where the crops of a batch's images begin."""
 
     crops: List[int]  #: [images + 1]: first crop of each
     patches: List[int]  #: [crops + 1]: first patch of each
+    has_dummy: bool  #: the last image is one; otherwise there is none, or it is left out
 
     @staticmethod
-    def of(batch: Mapping[str, Any], audio: bool) -> _Images:
+    def of(batch: Mapping[str, Any], audio: bool, keeps_dummy: bool) -> _Images:
         adapter = "huggingface_families.Family"
         check(batch, adapter, "split placement", "text without its pixels")
         if not audio:
             check(batch, adapter, "audio")
         if batch.get("pixel_values") is None:
-            return _Images([0], [0])
+            return _Images([0], [0], False)
         grids = host_values(batch, "image_grid_thw").tolist()
         counts = [1] * len(grids)
         if batch.get("crops_per_image") is not None:
             counts = host_values(batch, "crops_per_image").tolist()
-        if getattr(batch, "dummy_image", False):
+        if has_dummy_image(batch) and not keeps_dummy:
             counts = counts[:-1]
-        return _Images(_sums(counts), _sums([t * h * w for t, h, w in grids]))
+        return _Images(_sums(counts), _sums([t * h * w for t, h, w in grids]), keeps_dummy)
 
     def all(self, counts: List[int]) -> _Part:
         return _Part(0, len(self.crops) - 1, counts)
+
+    def with_dummy(self, part: _Part) -> _Part:
+        """The part of the last sample, with the dummy image."""
+        if not self.has_dummy:
+            return part
+        return _Part(part.first, part.last + 1, [*part.counts, 1])

@@ -40,7 +40,7 @@ def forward_inputs(
     describes. Families that write marks between tiles (Idefics 3, Llama 4) get a run for
     each. The model never supervises the token right after an image.
 
-    Keys: `images` [tiles, 3, H, W] without a dummy image's, `input_ids`, `labels`,
+    Keys: `images` [tiles, 3, H, W] of which none may be a dummy image's, `input_ids`, `labels`,
     `loss_mask`, `position_ids` [1, S], `num_image_tiles` int32 [runs], `attention_mask`
     None and `packed_seq_params`. A padded batch (`packing.mode: padded`), or
     `padded_inputs` of a packed one, has rows [B, S] and no `packed_seq_params`.
@@ -144,10 +144,10 @@ def _runs(is_image: Any) -> Tuple[Any, Any]:
 
 
 def _tiles(batch: Mapping[str, Any], runs: Any, tokens_per_tile: int) -> Tuple[Any, Any]:
-    """The tiles of a batch without a dummy image's, and their number in each run."""
+    """The tiles of a batch, and their number in each run."""
     import numpy
 
-    check(batch, "megatron_llava.forward_inputs", "split placement")
+    check(batch, "megatron_llava.forward_inputs", "split placement", "dummies")
     pixels: Any = batch.get("pixel_values")
     if pixels is None or len(pixels.shape) != 4:
         raise InvalidArgument(
@@ -163,10 +163,10 @@ def _tiles(batch: Mapping[str, Any], runs: Any, tokens_per_tile: int) -> Tuple[A
                 % (number, length, tokens_per_tile)
             )
     tiles = runs // tokens_per_tile
-    count = pixels.shape[0] - int(bool(getattr(batch, "dummy_image", False)))
+    count = pixels.shape[0]
     if tiles.sum() != count:
         raise InvalidArgument(
             "image placeholders of %d tiles for %d tiles: tokens_per_tile is %d; wanted the "
             "model's img_seq_len" % (tiles.sum(), count, tokens_per_tile)
         )
-    return pixels[:count], tiles.astype(numpy.int32)
+    return pixels, tiles.astype(numpy.int32)

@@ -6,6 +6,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from ..errors import FailedPrecondition
 from ._arrays import concatenate, from_host, full, host_values, where
+from ._dummies import image_tokens, with_columns
 from ._images import dummy_patches
 from ._takes import check
 from .padded import rows_of
@@ -31,6 +32,8 @@ def rows(
     The model learns the texts of the assistant's turns after the prompt, and their ends. TRL
     counts all tokens after the prompt, also tokens that a template writes between and
     after the answers.
+
+    A dummy image is the last one, and its token is in padding after the last row.
 
     A batch of which a sample is no pair is refused. The number of pairs differs between
     ranks unless the configuration has `balance.equal_count: true`.
@@ -70,7 +73,7 @@ def rows(
             positions[:, index] if len(positions.shape) == 3 else positions[index]
         )
     inputs.update(_images_twice(batch))
-    return inputs
+    return with_columns(inputs, image_tokens(batch))
 
 
 def _ones(condition: Any, like: Any) -> Any:
@@ -80,18 +83,17 @@ def _ones(condition: Any, like: Any) -> Any:
 
 def _images_twice(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """The images of the rows: once for the chosen answers and once for the rejected ones,
-    both in the order of the samples."""
+    both in the order of the samples; then a dummy image."""
     check(batch, "preferences.rows", "audio", "text without its pixels", "other forms of pixels")
     pixels: Any = batch.get("pixel_values")
     if pixels is None:
         return {}
     grid: Any = batch["image_grid_thw"]
     dummy = dummy_patches(batch)
-    if dummy:
-        pixels, grid = pixels[:-dummy], grid[:-1]
+    end, last = pixels.shape[0] - dummy, grid.shape[0] - bool(dummy)
     if grid.shape[0] == 0:
         return {}
     return {
-        "pixel_values": concatenate([pixels, pixels], 0),
-        "image_grid_thw": concatenate([grid, grid], 0),
+        "pixel_values": concatenate([pixels[:end], pixels], 0),
+        "image_grid_thw": concatenate([grid[:last], grid], 0),
     }
