@@ -99,7 +99,9 @@ class LlavaTest(unittest.TestCase):
             megatron_llava.forward_inputs(given, image_token=self.IMAGE, tokens_per_tile=3)
         given = self.given()
         given.dummy_image = True
-        with self.assertRaisesRegex(FailedPrecondition, "found a dummy image.*LLaVAModel.*Mimo"):
+        with self.assertRaisesRegex(
+            FailedPrecondition, "found a dummy image.*megatron_llava.*Mimo"
+        ):
             megatron_llava.forward_inputs(given, image_token=self.IMAGE, tokens_per_tile=3)
 
 
