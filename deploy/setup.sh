@@ -53,6 +53,7 @@ packages=(
   libgmock-dev
   libgtest-dev
   libhwy-dev
+  libisal-dev
   libjpeg62-turbo-dev
   libopencv-core-dev
   libopencv-imgproc-dev

@@ -203,9 +203,10 @@ absl::StatusOr<uint64_t> ReadJpegBytes(absl::string_view bytes,
 
 constexpr uint64_t kPngPixelBytes = 8;
 
-// libpng's rows, each of which is allocated at most twice.
+// libpng's rows, each of which is allocated at most twice, and again if the file
+// is read a second time.
 uint64_t PngRowBytes(uint64_t width) {
-  return 4 * kPngPixelBytes * (width + 64);
+  return 8 * kPngPixelBytes * (width + 64);
 }
 
 absl::StatusOr<ImageHeader> ReadPngHeader(absl::string_view bytes) {

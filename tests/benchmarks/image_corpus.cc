@@ -28,7 +28,8 @@ std::vector<std::string> SharedFiles(const std::string& folder) {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string extension = entry.path().extension().string();
-    if (extension == ".jpg" || extension == ".jpeg") {
+    if (extension == ".jpg" || extension == ".jpeg" || extension == ".png" ||
+        extension == ".webp") {
       paths.push_back(entry.path());
     }
   }
