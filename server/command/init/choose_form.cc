@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -20,6 +21,7 @@
 #include "server/data/jsonl/conversation_json.h"
 #include "server/data/jsonl/document_json.h"
 #include "server/data/jsonl/media_root.h"
+#include "server/data/jsonl/unread_keys.h"
 #include "server/sample/data_fault.h"
 #include "server/text/conversation.h"
 
@@ -164,6 +166,34 @@ std::vector<std::string> UnreadKeys(const RecipeRecord& record,
   return unread;
 }
 
+// The command that downloads the pictures whose addresses rows have.
+std::string WayOutOfAddresses(const RecipeRecord& record) {
+  const Json json = Json::parse(record.text, nullptr, false);
+  if (!json.is_object()) return "";
+  std::string address, caption;
+  for (const auto& entry : json.items()) {
+    if (!entry.value().is_string()) continue;
+    const std::string& key = entry.key();
+    const std::string text = entry.value().get<std::string>();
+    const std::string lower = absl::AsciiStrToLower(key);
+    if ((IsMediaKey(key) || IsAddressKey(key)) &&
+        absl::StartsWith(text, "http")) {
+      address = key;
+    } else if (lower == "text" || lower == "caption" || lower == "alt") {
+      caption = key;
+    }
+  }
+  if (address.empty()) return "";
+  return absl::StrCat(
+      "; rows of addresses: download the pictures, as by `img2dataset "
+      "--url_list FILE --input_format ",
+      record.kind == RecipeRecord::Kind::kRow ? "parquet" : "jsonl",
+      " --url_col ", Printable(address), " --caption_col ",
+      caption.empty() ? "CAPTION" : Printable(caption),
+      " --output_format webdataset --output_folder FOLDER`, and run init on "
+      "FOLDER");
+}
+
 struct Tried {
   FormTrial trial;
   uint64_t keys = 0;  // that it reads, of all records
@@ -304,7 +334,12 @@ FormTrial ChooseForm(absl::Span<const RawRecord> records,
     }
   }
   if (!best.has_value()) return FormTrial();
-  if (best->trial.good > 0 || best->trial.unsettled == 0) return best->trial;
+  if (best->trial.good > 0) return best->trial;
+  if (!records.empty()) {
+    best->trial.way_out = WayOutOfAddresses(records.front().given);
+  }
+  if (best->trial.unsettled == 0) return best->trial;
+  absl::StrAppend(&best->trial.first_fault, best->trial.way_out);
   return Settled(std::move(best->trial), *of_best, records);
 }
 

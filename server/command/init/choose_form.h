@@ -27,6 +27,9 @@ struct FormTrial {
   // Keys of the first record that it explains, or else of the first, which it
   // does not read.
   std::vector<std::string> unread;
+  // What to do with the first record's addresses of pictures, if it explains
+  // none: "; download …"; or "".
+  std::string way_out;
   // Of those that it explains.
   SeenMedia media;
   uint64_t most_text = 0;

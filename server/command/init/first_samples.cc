@@ -274,7 +274,7 @@ class Looker {
         seen_->first_fault = absl::StrCat(
             seen_->first_fault.empty() ? path_ : seen_->first_fault,
             is_csv ? ": no form of forms/ fits" : "", "; the keys are ",
-            absl::StrJoin(trial.unread, ", "));
+            absl::StrJoin(trial.unread, ", "), trial.way_out);
       }
       return;
     }

@@ -215,7 +215,11 @@ REFUSED = {
     ),
     "no_text": ({"image": "a.png"}, "the keys are image"),
     "genome": ({"id": 1, "qas": [QA]}, "the keys are id, qas"),
-    "addresses": ({"a.csv": table(["url", "caption"], *[["http://x/a.png", "x"]] * N)}, "url"),
+    "addresses": (
+        {"a.csv": table(["url", "caption"], *[["http://x/a.png", "x"]] * N)},
+        "img2dataset .*--url_col url --caption_col caption",
+    ),
+    "laion": ({"URL": "http://x/a", "TEXT": "x", "HEIGHT": 8}, "--url_col URL --caption_col TEXT"),
     "no_names": ({"a.tsv": "A cat.\thttp://x/a.png\n" * N}, "the keys are A cat., http"),
     "coco": ({"c.json": json.dumps(COCO)}, "an object of annotations, images.*python3 -c"),
     "objects": ({"q.json": json.dumps({"1": QA})}, "and no list of records"),
