@@ -115,4 +115,5 @@ done
 
 say "Running every rank of the job, $steps steps"
 "$rank" --server "$address" --backend host --world all --steps "$steps"
-printf '\nThe whole took %d:%02d.\n' $((SECONDS / 60)) $((SECONDS % 60))
+printf '\nThe whole took %d:%02d. The server ends with it; --keep DIR leaves what it served.\n' \
+  $((SECONDS / 60)) $((SECONDS % 60))

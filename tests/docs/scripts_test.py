@@ -1,4 +1,5 @@
-"""Every script that a person starts says with --help what it does, from any folder."""
+"""Every script that a person starts says with --help what it does, from any folder, and the
+pictures of docs/ show the pages as they are."""
 
 import os
 import re
@@ -50,6 +51,13 @@ class ScriptsTest(unittest.TestCase):
                     continue  # a library that the script's first lines name
                 self.assertEqual((done.returncode, done.stderr), (0, ""), path)
                 self.assertGreater(len(done.stdout.splitlines()), 1, path)
+
+    def test_the_pictures_show_the_pages_as_they_are(self):
+        done = subprocess.run(
+            [sys.executable, os.path.join(ROOT, "tests/docs/pictures.py"), "--check"],
+            stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
 if __name__ == "__main__":

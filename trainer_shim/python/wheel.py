@@ -7,10 +7,11 @@
     wheel.py --out ballast_loader-1.2.3-py3-none-manylinux_2_34_x86_64.whl --wheel WHEEL \\
         [--licences DIR] [--tree DIR] [--url URL]
 
-FILEs are below --root and keep their relative paths. The library goes to ballast/lib,
+FILEs are below --root and keep their relative paths; those of examples go below ballast. The library goes to ballast/lib,
 the programs to ballast/bin, both without their symbols; each program gets a console
-script of its name, and all of them `ballast`. The page --readme becomes the description. The models' files go to ballast/models. The wheel uses the libraries
-of the machine that it was built on: deploy/wheel.sh makes one for other machines of it.
+script of its name, and all of them `ballast`. The page --readme becomes the description.
+The models' files go to ballast/models. The wheel uses the libraries of the machine that it
+was built on: deploy/wheel.sh makes one for other machines of it.
 
 With --wheel it copies that wheel, adds the files of --licences as licences, and puts the
 files of --tree at their relative paths, replacing files that are there. --url is the
@@ -169,6 +170,10 @@ def main() -> int:
 
     contents = {}
     places = {path: os.path.relpath(path, arguments.root) for path in arguments.files}
+    # Beside the package, "examples" would be anybody's name.
+    places = {
+        p: ("ballast/" if at.startswith("examples/") else "") + at for p, at in places.items()
+    }
     places.update((path, "ballast/models/" + os.path.basename(path)) for path in arguments.models)
     for path, place in places.items():
         with open(path, "rb") as file:

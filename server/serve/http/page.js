@@ -171,8 +171,26 @@ function unit(json) {
   return (json.costs || '').startsWith('as of ') ? 'GFLOP' : 'cost';
 }
 
+// All modules of each rank in the current step, or null: modules with other numbers of ranks,
+// or of so many that a bar is the largest load of several.
+function together(balance) {
+  const all = balance ? balance.modules.filter(m => m.spread_before > 0) : [];
+  if (all.length < 2 || all.some(m => m.ranks !== all[0].ranks || m.ranks_a_bar > 1)) return null;
+  const sum = key => all[0][key].map((_, i) => all.reduce((s, m) => s + finite(m[key][i]), 0));
+  return {module: 'all modules', ranks: all[0].ranks, ranks_a_bar: 1, before: sum('before'), after: sum('after')};
+}
+const heaviest = loads => Math.max(...loads) * loads.length / loads.reduce((a, b) => a + b, 0);
+
 function modules(json) {
-  const parts = [];
+  const parts = [], all = together(json.balance);
+  if (all) {
+    parts.push(el('section', {class: 'half'},
+      el('h2', {}, 'All modules: load of each rank in step ' + json.balance.step.toLocaleString('en')), bars(all)),
+      el('section', {class: 'half'}, el('h2', {}, 'All modules: heaviest rank over mean'),
+        el('p', {class: 'large'}, el('b', {}, ratio(heaviest(all.before))), ' as read, ',
+          el('b', {}, ratio(heaviest(all.after))), ' as trained'),
+        el('p', {class: 'facts'}, 'A rank’s modules together are what is balanced; a module alone need not be even.')));
+  }
   for (const m of json.balance ? json.balance.modules : []) {
     const even = m.spread_after > 0 ? m.spread_before / m.spread_after : 1;
     const moved = m.within_servers.bytes + m.between_servers.bytes;
@@ -197,7 +215,7 @@ function modules(json) {
       history(json.history, m.module),
       el('p', {class: 'facts'}, el('i', {class: 'key before'}), 'as read ', el('b', {}, ratio(m.spread_before)),
         el('i', {class: 'key after'}), 'as trained ', el('b', {}, ratio(m.spread_after))),
-      el('p', {class: 'facts'}, even > 1.0005 ? ['balancing makes the heaviest rank ', el('b', {}, even.toFixed(2) + ' times'), ' lighter'].reduce((p, c) => (p.append(c), p), el('span')) : 'nothing to gain in this step')));
+      el('p', {class: 'facts'}, even > 1.0005 ? ['balancing makes the heaviest rank ', el('b', {}, even.toFixed(2) + ' times'), ' lighter'].reduce((p, c) => (p.append(c), p), el('span')) : all ? 'evened out together with the other modules' : 'nothing to gain in this step')));
   }
   if (parts.length && json.costs) parts.push(el('section', {}, el('p', {class: 'facts'}, 'Costs of samples: ' + json.costs + '.')));
   if (!parts.length) {

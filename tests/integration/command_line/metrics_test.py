@@ -288,26 +288,51 @@ class MetricsTest(tools.CorpusTest):
         workers = parse(self.get("/metrics"))["ballast_workers"][1]
         self.assertEqual(float(found[0]["value"][1]), workers[("ballast_workers", "")])
 
-    @has("chromium")
-    def test_a_browser_shows_it(self):
+    def shown(self, url, folder):
         done = subprocess.run(
             [
                 "chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
-                "--user-data-dir=" + self.path("chromium"),
-                "--virtual-time-budget=8000", "--dump-dom", self.http + "/",
+                "--user-data-dir=" + self.path(folder),
+                "--virtual-time-budget=8000", "--dump-dom", url + "/",
             ],  # fmt: skip
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             timeout=180,
             check=False,
         )  # fmt: skip
-        shown = done.stdout.decode()
+        self.assertNotIn("Refused to", done.stderr.decode())
+        return done.stdout.decode()
+
+    @has("chromium")
+    def test_a_browser_shows_all_modules_of_a_rank(self):
+        config = tools.write(
+            self.path("equal.yaml"),
+            tools.CONFIG.replace("vision: {dp: 2}", "vision: {dp: 4}").replace(
+                '["127.0.0.1:0"]', '["127.0.0.1:0"], http: "127.0.0.1:0"'
+            ),
+        )
+        with self.page_server(config) as (_, (address,), http):
+            self.ok("ballast-rank", "--server", address, "--steps", 1)
+            loads = json.loads(
+                self.ok(
+                    "ballastctl", "--server", address, "balance", "--step", 0, "--ranks", "--json"
+                )
+            )["modules"]
+            shown = self.shown(http, "chromium-equal")
+        ranks = [sum(of) for of in zip(*(module["load"]["after"] for module in loads.values()))]
+        self.assertIn("All modules: load of each rank in step 0", shown)
+        heaviest = max(ranks) * len(ranks) / sum(ranks)
+        self.assertIn("<b>%.3f</b> as trained" % heaviest, shown)
+
+    @has("chromium")
+    def test_a_browser_shows_it(self):
+        shown = self.shown(self.http, "chromium")
+        self.assertNotIn("All modules: load of each rank in step 1", shown)  # 2 and 4 ranks
         self.assertIn("Vision: load of each rank in step 1", shown)
         self.assertIn("tokenise", shown)
         self.assertIn(">live<", shown)
         self.assertIn(">Over time<", shown)
         self.assertIn("workers busy", shown)
-        self.assertNotIn("Refused to", done.stderr.decode())
 
 
 if __name__ == "__main__":

@@ -65,7 +65,8 @@ class WheelTest(unittest.TestCase):
     def test_contents(self):
         names = self.wheel.namelist()
         for wanted in ("ballast/__init__.py", "ballast/py.typed", "ballast/lib/libballast_shim.so",
-                       "ballast/adapters/huggingface.py", self.info + "METADATA"):  # fmt: skip
+                       "ballast/adapters/huggingface.py", "ballast/examples/finetune_qwen.py",
+                       "ballast/examples/frameworks/small_qwen.py", self.info + "METADATA"):  # fmt: skip
             self.assertIn(wanted, names)
         tags = self.wheel.read(self.info + "WHEEL").decode()
         python, abi, platforms = self.tag
