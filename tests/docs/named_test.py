@@ -149,6 +149,14 @@ class NamedTest(unittest.TestCase):
         self.assertGreater(len(found), 100)
         self.assertEqual(sorted(m for m in found if m not in text), [])
 
+    def test_every_page_is_in_the_list_of_the_site(self):
+        listed = read(os.path.join(ROOT, "docs/mkdocs.yml"))
+        pages = [p for kind in ("", "measurements/") for p in glob.glob("docs/%s*.md" % kind)]
+        self.assertGreater(len(pages), 40)
+        self.assertEqual(
+            [page for page in pages if f": {page}" not in listed and f"- {page}" not in listed], []
+        )
+
     def test_every_link(self):
         pages = [os.path.join(ROOT, page) for page in glob.glob("*.md")]
         pages += glob.glob(ROOT + "/docs/**/*.md", recursive=True)
