@@ -333,11 +333,11 @@ struct BatchInfo {
   VideoLayout videos;
   // Longest attention segment of images and videos, in patches.
   int32_t vision_max_seqlen = 0;
-  // The last image belongs to no sample: one small crop, mid-grey; of audio the
-  // last clip, all zeros. It lets a rank without images take part in the vision
-  // tower's collectives (ModuleSchedule.dummy_rank). No token refers to it:
-  // multiply the tower's output for it by zero instead of dropping it, so that
-  // gradients flow on every rank. No totals count it.
+  // The last image, a small mid-grey crop, belongs to no sample; for an encoder
+  // of audio the last clip, all zeros. It lets a rank without media take part
+  // in the tower's collectives (ModuleSchedule.dummy_rank). No token refers to
+  // it: multiply the tower's output for it by zero instead of dropping it, so
+  // that gradients flow on every rank. No totals count it.
   bool dummy_image = false;
 
   // Audio.

@@ -20,7 +20,7 @@ absl::Status CheckCount(const char* what, uint64_t found, uint64_t wanted,
                    ", wanted ", more ? "more than " : "", wanted, ", ", of));
 }
 
-// The rows of the tower without the dummy's.
+// The number of the tower's rows, without those of a dummy image.
 uint64_t GetPlannedRows(const EmbeddingPlan& plan, const EmbeddingRows& rows) {
   if (!plan.planned()) return rows.text_rows;
   return std::accumulate(plan.send.begin(), plan.send.end(), uint64_t{0});

@@ -45,8 +45,8 @@ struct EmbeddingPlan {
 
   // The same sample by sample, for an exchange that writes rows to their final
   // places (embedding_moves.h): rows `first` to `first + rows - 1` go to or
-  // come from `peer`, which may be this rank. Empty with modules on ranks of
-  // their own, and where ranks share packs.
+  // come from `peer`, which may be this rank. Empty if each module has its
+  // own ranks, or if ranks share packs.
   struct Run {
     uint32_t peer = 0;
     int64_t first = 0;
@@ -85,7 +85,7 @@ struct EmbeddingRank {
 // Plans the embeddings of one rank. Pure; replaces `plan` and reuses its
 // memory; O(samples + rows). `merge`: model.merge; merge * merge patches make
 // one row. `micro_batch` must have passed CheckColumns. Errors:
-// INVALID_ARGUMENT (not one such encoder and language; clips without the number
+// INVALID_ARGUMENT (not one such encoder and language; audio without the number
 // of their tokens; a rank of both whose modules differ in ranks; modules that
 // lack this one; language owners that do not ascend with place).
 absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,

@@ -23,8 +23,8 @@ namespace ballast {
 enum class Media {
   kNone,    // no module takes this: for a number without a row
   kText,    // tokens of every sample: the language model alone
-  kImages,  // images and videos: an encoder
-  kAudio,   // clips of audio: an encoder
+  kImages,  // pictures, also the frames of videos: an encoder
+  kAudio,   // an encoder
 };
 
 // A module that a configuration may have.

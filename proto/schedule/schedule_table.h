@@ -34,8 +34,8 @@ struct FirstEntries {
   // Places in grid_h, grid_w and encoded_bytes. One entry a sample, and the
   // number of crops.
   std::vector<uint32_t> crop;
-  // Places in clip_rows and clip_frames. One entry a sample, and the number of
-  // clips.
+  // Places in clip_rows and clip_frames. One entry a sample, and the length of
+  // clip_rows.
   std::vector<uint32_t> clip;
 };
 FirstEntries GetFirstEntries(const v1::MicroBatchSchedule& micro_batch);
@@ -114,7 +114,7 @@ void ForEachSegment(const v1::MicroBatchSchedule& micro_batch,
   }
 }
 
-// Frames of all clips of audio of each sample.
+// Frames of audio of each sample.
 std::vector<uint64_t> SampleFrames(const v1::MicroBatchSchedule& micro_batch);
 
 // Their placeholders; 0 from an older server.

@@ -77,11 +77,10 @@ class MockIndex : public SourceIndex {
  public:
   // Draws sample k's image sizes from (name of the source, k) alone and takes
   // its length, image placeholders included, from `lengths`. `model` and
-  // `batch` are from a loaded configuration. The same on every machine. Errors,
-  // all naming the source: INVALID_ARGUMENT (samples of more than
-  // batch.max_tokens, with their number and the first of them, unless
-  // on_too_long handles them; images that cannot be resized; every sample left
-  // out).
+  // `batch` are from a loaded configuration. The same on every machine. Errors:
+  // INVALID_ARGUMENT, naming the source (samples of more than batch.max_tokens
+  // that on_too_long does not handle; images that cannot be resized; no sample
+  // is left).
   static absl::StatusOr<std::unique_ptr<MockIndex>> Draw(
       const v1::Source& source, const v1::Model& model, const v1::Batch& batch,
       const std::vector<uint32_t>& lengths);

@@ -77,8 +77,7 @@ struct Record {
   std::string given;          // RawSample::record
   // `offset`, `length`, `line` and `text_check`, as the index stores them.
   IndexSampleRecord entry = {};
-  // Images, then videos, then clips of audio, each in the order in which the
-  // text refers to them.
+  // Kind by kind, each in the order in which the text refers to them.
   std::vector<RecordMedium> media;
   // Owner of the bytes in memory.
   std::shared_ptr<const void> bytes;

@@ -118,7 +118,7 @@ class Block {
   const std::optional<ArenaPlace>& place() const { return content_.place; }
 
   // Lends the block, which must have a place, to the client until the hold
-  // ends: the block then no longer delays its stream's next one.
+  // ends. Meanwhile the stream makes its next block.
   void Lend() {
     if (on_lend_) std::exchange(on_lend_, nullptr)();
   }

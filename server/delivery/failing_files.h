@@ -24,8 +24,8 @@ namespace ballast {
 // the log, however many ranks ask. Thread-safe.
 class FailingFiles {
  public:
-  // Bounds of what is kept. Failures beyond them are counted and logged, and
-  // not listed.
+  // Most files and samples in the list. Further failures are counted and
+  // logged, and not listed.
   static constexpr size_t kMostFiles = 64;
   static constexpr size_t kMostSamples = 1024;
   static constexpr absl::Duration kBetweenLines = absl::Minutes(1);

@@ -8,6 +8,7 @@
 #include "common/machine.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
+#include "server/delivery/payload.h"
 #include "server/media/image/image.h"
 #include "server/text/text_token.h"
 

@@ -268,7 +268,7 @@ absl::StatusOr<RangeAnswer> RangeClient::AskOnce(Handle* handle,
     if (!CaFile().empty()) {
       curl_easy_setopt(curl, CURLOPT_CAINFO, CaFile().c_str());
     }
-    // One that was made to a private address before is not taken.
+    // Takes no open connection: an earlier one may lead to a private address.
     curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT,
                      hops > 0 && !transfer.may_be_private ? 1L : 0L);
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "ballast");

@@ -24,7 +24,7 @@
 #include "server/data/index/index_builder.h"
 #include "server/data/jsonl/pair_json.h"
 #include "server/data/open_source.h"
-#include "server/delivery/payload.h"
+#include "server/delivery/language_builder.h"
 #include "server/job/job_setup.h"
 #include "server/job/template_comparison.h"
 #include "server/media/audio/log_mel.h"

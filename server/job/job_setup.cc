@@ -35,16 +35,16 @@ namespace {
 
 // Version of the rules of conversations. Raised when they name media by other
 // rules, or are refused for other reasons.
-//   2: parts of images with their own bounds or size are refused, and clips
+//   2: parts of images with their own bounds or size are refused, and bounds
 //      next to the turns
 //   3: keys and parts that name different media, and two lists of turns
 //   4: preference pairs
-//   5: clips of audio
+//   5: audio
 //   6: preference pairs of a source that says so
 //   7: parts that name images in other places, counting marks in texts, in
 //      tars and as text in Parquet; texts that spell out another mark
-//   8: the same of videos and clips in tars, and of all media in Energon's
-//   9: bounds of clips next to the turns, `num_frames` of a part; `weight` and
+//   8: the same of videos and audio in tars, and of all media in Energon's
+//   9: bounds of audio next to the turns, `num_frames` of a part; `weight` and
 //      `train` that are text
 //   10: files of media in keys that are not read
 //   11: media, verdicts and values of marks in keys and members that nothing

@@ -32,14 +32,14 @@ absl::StatusOr<v1::Config> ComposeRevision(const v1::Config& running,
 
 // Checks what shows only when the sources are open: `next` is the scheduler of
 // a composed configuration, `running` the previous one. Errors:
-// INVALID_ARGUMENT: nothing changes; ranks lay out their batches by something
-// that does; a step before `first_step` would be another one; the data would
-// end at another step (order.epochs). INTERNAL: the steps before would draw
-// other samples, which ComposeRevision rules out.
+// INVALID_ARGUMENT: nothing changes; a setting changes by which ranks lay out
+// their batches; a step before `first_step` changes; the data end at another
+// step (order.epochs). INTERNAL: steps before `first_step` draw other samples,
+// which ComposeRevision rules out.
 absl::Status CheckRevision(const Scheduler& running, const Scheduler& next,
                            uint64_t first_step);
 
-// What the schedules depend on that differs, "KEY: BEFORE -> AFTER" or "KEY
+// The entries of a fingerprint that differ, as "KEY: BEFORE -> AFTER" or "KEY
 // from step S: BEFORE -> AFTER", in the order of the keys.
 std::vector<std::string> ListDifferences(const v1::Fingerprint& before,
                                          const v1::Fingerprint& after);

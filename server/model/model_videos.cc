@@ -188,7 +188,7 @@ std::string VideoPlanKey(const v1::Model& model) {
   }
   // Before, a sample with a video before an image was bad.
   if (video->frames_are_crops) add("order", "text");
-  // 1: clips with such videos were bad.
+  // 1: other audio beside such videos was bad.
   if (model.video().use_audio_in_video()) add("audio", 2);
   return key;
 }

@@ -10,9 +10,9 @@
 
 namespace ballast {
 
-// Settings of a model that are allowed, and with which it may be trained on
-// other images or other audio than its checkpoint knows: each a sentence with
-// the key, what was found and what to write.
+// Warnings of settings under which a model would see other images or audio than
+// its checkpoint was trained on. Each is a sentence with the key, the value
+// found and the value to write.
 //
 // - The checkpoint states another mean or std than the model: by
 //   preprocessor_config.json, or processor_config.json, next to the tokenizer.
@@ -21,8 +21,8 @@ namespace ballast {
 // - A family of one's own has no marks before and after an image, and the
 //   profile's has.
 //
-// `model` is a loaded one. A file that is missing, or that is not such a file,
-// warns of nothing. Blocks on the disk.
+// `model` is a loaded one. A missing file, or a file of another kind, gives no
+// warning. Blocks on the disk.
 std::vector<std::string> ModelWarnings(const v1::Model& model);
 
 // The first of these for the text of one file, called `file` in messages. Pure.

@@ -130,8 +130,9 @@ class RecipeProgram {
 
   // Reads the file, starts a process and runs the recipe's own beginning in it.
   // Blocks. Errors: as ReadSmallFile; INVALID_ARGUMENT (the recipe is refused:
-  // its file, line and the reason), FAILED_PRECONDITION (no python3, or none
-  // with what it imports), UNAVAILABLE (no process can be started).
+  // its file, line and the reason), FAILED_PRECONDITION (no python3, or a
+  // module that the recipe imports is missing), UNAVAILABLE (no process can be
+  // started).
   static absl::StatusOr<std::unique_ptr<RecipeProgram>> Open(
       const std::string& path, const Kind& kind, const Options& options);
 

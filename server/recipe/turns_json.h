@@ -51,7 +51,7 @@ class TurnsJson {
   // The conversation of a sample of `images` images and `videos` videos. If no
   // turn has an image part or an `<image>` mark, marks go to the beginning
   // of the first turn of user or human, or else of the first turn; then,
-  // likewise, marks of videos, and of clips. In a sample without images
+  // likewise, marks of videos, and of audio. In a sample without images
   // `<image>` marks a video. Where a user asks, marks in the text of an
   // assistant do not count: an answer may spell them out. Errors:
   // INVALID_ARGUMENT (no turns; over kMaxTextBytes).

@@ -34,8 +34,8 @@ inline constexpr uint64_t kMaxLineNumber = 0xFFFFFFFF;
 // INVALID_ARGUMENT with the path and the reason.
 absl::Status CheckPathText(absl::string_view path);
 
-// OK if it may also be followed as it is: relative, without `..`. Otherwise
-// likewise.
+// The same of a path that is followed as it is: it must also be relative and
+// free of `..`.
 absl::Status CheckDataPath(absl::string_view path);
 
 // Formats `bytes` of a dataset for messages. Escapes control characters, and

@@ -27,7 +27,7 @@ inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
 // An index of another version is rebuilt.
 inline constexpr uint32_t kIndexVersion = 8;
 // A build takes the lengths of texts from indexes of this version on. Version 7
-// has no IndexTimesHeader, and other facts of some videos and clips: of those a
+// has no IndexTimesHeader, and other facts of some streams: of those a
 // build takes nothing. Version 6 has no IndexHashesHeader either, nor times of
 // media or hashes of videos, and took objects of JSON that have a key twice.
 inline constexpr uint32_t kOldestReusedVersion = 6;

@@ -75,7 +75,7 @@ struct SampleLocation {
 // The parts of a sample to read, and from where.
 struct ReadParts {
   bool text = true;
-  bool images = true;  // and videos, and clips of audio
+  bool images = true;  // and all other media
   // False: of images in files only the head, which shows that they are the
   // indexed ones; these are then empty.
   bool whole_images = true;

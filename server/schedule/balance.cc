@@ -262,7 +262,7 @@ absl::StatusOr<Groups> BalanceLpt(absl::Span<const double> costs,
   std::stable_sort(order.begin(), order.end(),
                    [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
 
-  // Groups with room; the least (load, number) is on top.
+  // Groups with room, by (load, number); the least is on top.
   using OpenGroup = std::pair<double, uint32_t>;
   std::priority_queue<OpenGroup, std::vector<OpenGroup>,
                       std::greater<OpenGroup>>

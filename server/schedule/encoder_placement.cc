@@ -28,9 +28,8 @@ int64_t LeastMean(const std::vector<int64_t>& sums, size_t m, size_t k,
   const auto mean = [&](size_t s) {
     return (sums[m] - sums[m - excess - k * s]) / static_cast<int64_t>(s);
   };
-  // The held sum is convex in s, so the mean falls to its least value and then
-  // rises: it rises from s on where k more samples, the next costlier ones, are
-  // at least the mean.
+  // The sum is convex in s, so the mean falls, then rises. It rises from the
+  // first s on at which the next k samples cost at least the mean.
   size_t first = 1;
   size_t last = excess;
   while (first < last) {

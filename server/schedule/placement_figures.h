@@ -75,7 +75,7 @@ struct PlacementFigures {
     double mean = 0;
   };
   std::map<v1::Module, Loads> loads;
-  // Image tokens, and image tokens whose embeddings move.
+  // All image tokens, and those whose embeddings move.
   uint64_t image_tokens = 0;
   uint64_t tokens_within_servers = 0;
   uint64_t tokens_between_servers = 0;

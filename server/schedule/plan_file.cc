@@ -349,7 +349,7 @@ class PlanFile final : public PlanRows {
             BALLAST_RETURN_IF_ERROR(
                 CheckText(rows[i], columns.check[i], first + i));
           }
-          // Plans without epochs have the digests that they had before.
+          // Without epochs the digest is that of releases before epochs.
           if (rows[i].epoch != 0) {
             hashed.insert(hashed.end(), {UINT64_MAX, rows[i].epoch});
           }

@@ -141,7 +141,7 @@ class ConfiguredScheduler final : public Scheduler {
 
  private:
   const Scheduler* Find(v1::Split split) const override;
-  // Samples in order, and their packs; no packs: none is given.
+  // Samples in order, and their packs; empty if the packs are not given.
   struct Ordered {
     std::vector<SampleOrder::Sample> samples;
     std::vector<uint32_t> packs;
@@ -251,7 +251,7 @@ absl::StatusOr<v1::GetMixtureResponse> ConfiguredScheduler::MixtureBefore(
         plan_.rows->CountSources(position - plan_.first_position));
     BALLAST_ASSIGN_OR_RETURN(const std::vector<uint64_t> whole,
                              plan_.rows->CountSources(rows));
-    // A plan wants what it writes.
+    // The rows of a plan file are both drawn and wanted.
     for (size_t s = 0; s < sources; ++s) {
       const uint64_t count = drawn[sources_[s]];
       all[s].samples += count;

@@ -96,10 +96,10 @@ class Scheduler {
   virtual absl::StatusOr<v1::GetMixtureResponse> MixtureBefore(
       uint64_t step) const;
 
-  // The sample at a position of the split, as its source and its number there;
-  // for the order in which a cache will need them. O(log changes); of a plan
-  // file blocks on the disk. The source is UINT32_MAX for a scheduler without
-  // sources, in tests, and where a plan file has no such row or cannot be read.
+  // The sample at a position of the split: its source and its number there.
+  // O(log changes); a plan file is read from the disk. The source is UINT32_MAX
+  // if the scheduler has no sources (tests), or if the plan file lacks the row
+  // or cannot be read.
   struct OrderedSample {
     uint32_t source = 0;  // in config.sources
     uint64_t ordinal = 0;

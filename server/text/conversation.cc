@@ -166,7 +166,7 @@ absl::StatusOr<Turn> ParseTurnOfRole(object turn, Role role,
   Turn parsed = {role, *std::move(text)};
   if (role == Role::kAssistant) {
     BALLAST_ASSIGN_OR_RETURN(parsed.weight, GetWeight(turn));
-    // It has more to be learnt than its text.
+    // Other keys of an answer would have to be learnt, too.
     BALLAST_RETURN_IF_ERROR(CheckSilent(
         turn, {"tool_calls", "function_call", "reasoning_content"}));
   }

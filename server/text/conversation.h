@@ -59,10 +59,10 @@ struct Turn {
 // counted from 1.
 absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json);
 
-// INVALID_ARGUMENT, of the kind kForOwnTemplate, if a conversation that
-// ParseConversation takes has more that would be left out: `functions` or
-// `documents` next to the turns, `thinking` or `reasoning` of a turn. New
-// indexes lack such samples; indexes of earlier releases may have them.
+// INVALID_ARGUMENT, of the kind kForOwnTemplate, if a conversation has keys
+// that ParseConversation ignores: `functions` or `documents` next to the turns,
+// `thinking` or `reasoning` of a turn. New indexes lack such samples; indexes
+// of earlier releases may have them.
 absl::Status CheckAllIsRead(absl::string_view json);
 
 // Splits `text` at its image marks: n marks give n+1 pieces, any of which may

@@ -72,8 +72,8 @@ absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
     const v1::TokenIds& token_ids);
 
 // Parses a JSON array of ids; or an object with that array as `tokens` and,
-// optionally, `labels`: for each token itself (not the next one) its id if it
-// is supervised, -100 if not. Without `labels` all are supervised.
+// optionally, `labels`, unshifted: the ids of supervised tokens, -100 for all
+// others. Without `labels` all are supervised.
 absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
     absl::string_view json, const PackedRuns& runs,
     const v1::TokenIds& token_ids);

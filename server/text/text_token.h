@@ -137,8 +137,8 @@ class Tokenizer {
   virtual std::optional<int32_t> SpecialTokenId(
       absl::string_view content) const = 0;
 
-  // Ids whose role the file itself assigns, as SentencePiece models do; nullopt
-  // if it does not. -1: there is no such token.
+  // Ids of the roles that the tokenizer's file assigns, as SentencePiece's do;
+  // nullopt if it assigns none. -1: no such token.
   struct ModelIds {
     int32_t end_of_text = -1;
     int32_t pad = -1;

@@ -342,7 +342,7 @@ typedef struct ballast_embedding_rows {
   /* Elements of a row. At least 1. Where a tower gives several rows for a token
    * (Qwen3-VL's deepstack), put them side by side in one. */
   uint64_t width;
-  /* [tower_rows, width]: a row for each token of this rank's images, or clips,
+  /* [tower_rows, width]: a row for each token of this rank's images, or audio,
    * in the order of the encoder's batch, of a sample with images and videos
    * the images' first; the rows that the encoder makes of a dummy
    * (ballast_batch_info.dummy_image), at least one, last. Without them,

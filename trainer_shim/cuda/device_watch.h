@@ -51,8 +51,8 @@ class DeviceWatch {
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
   // Call before work is enqueued, on any stream. `name` describes the work, and
-  // `done` will be recorded at its end. `done` outlives the watchdog and may be
-  // reused for later work once its work is done, or for work that waits for it.
+  // `done` will be recorded at its end. `done` outlives the watchdog. It may be
+  // reused once its work is done, or for work that waits for that work.
   void Begin(std::string name, const Event* done);
   // Call once `done` has been recorded for its latest work. Until then it is
   // not looked at, and the work counts as unfinished.

@@ -49,9 +49,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclCommunicator(
     uint32_t size, absl::Duration timeout, const NcclOptions& options,
     const std::string& run = "");
 
-// Splits a communicator off the trainer's own, which has the same ranks, stays
-// the trainer's and stays intact: the shim only ever aborts the split one. A
-// collective call, as it calls ncclCommSplit; bounded only if the trainer's
+// Splits a communicator off the trainer's, for the same ranks. The trainer
+// keeps its own, which the shim never aborts. A collective call
+// (ncclCommSplit), which may block without end unless the trainer's
 // communicator is non-blocking. Its splitShare must be 0, NCCL's default.
 // Further errors: as SplitNccl.
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(

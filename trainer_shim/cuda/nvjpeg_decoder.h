@@ -138,7 +138,7 @@ class NvjpegDecoder {
 
   // Enqueues the decoding of `images`, at least one. Blocks while nvJPEG reads
   // the files, which must stay valid until the stream is done. Errors: INTERNAL
-  // (nvJPEG's status), after which the stream's other work is unharmed.
+  // (nvJPEG's status); other work on the stream goes on.
   absl::Status Enqueue(absl::Span<const EncodedJpeg* const> images);
 
  private:
@@ -194,8 +194,8 @@ class NvjpegDecoder {
   nvjpeg::State* state_ = nullptr;
   nvjpeg::Stream* header_ = nullptr;
   size_t at_a_time_ = 1;
-  size_t batch_ = 0;  // images that the state was last made ready for
-  // Sides and images that memory was last made ready for.
+  size_t batch_ = 0;  // images for which the state was last prepared
+  // Sides and number of images for which memory was last prepared.
   uint32_t width_ = 0, height_ = 0;
   size_t most_ = 0;
   std::vector<const unsigned char*> data_;

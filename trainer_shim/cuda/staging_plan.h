@@ -55,7 +55,7 @@ struct EncodedSource {
   uint64_t pixels = 0;  // offset in the landing buffer
 };
 
-// Bytes of features of audio that stay together: clips of a sample, and
+// Bytes of features of audio that stay together: those of a sample, and
 // samples, without padding between them.
 struct FeatureRun {
   uint64_t from = 0;   // offset in the landing buffer
@@ -115,7 +115,7 @@ struct StagingPlan {
   // In the order of the batch's images.
   std::vector<EncodedSource> encoded;
   bool receives_encoded = false;  // some of them are received
-  // The features of all clips but a dummy clip, in the order of the batch.
+  // The features of audio without a dummy clip, in the order of the batch.
   std::vector<FeatureRun> features;
   ByteRun silence;  // of input_features: the dummy clip, or nothing
 };

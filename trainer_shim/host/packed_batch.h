@@ -73,7 +73,7 @@ std::string ComputeDigest(const PackedBatch& batch);
 // XXH3-128 over each sample's part of the tensors, in packing order: the digest
 // of a sample does not depend on the batch's other samples. Language: this
 // context rank's part of its ids, labels, mask and positions. Vision: its
-// images' grids and pixels. Audio: its clips' lengths and features. As
+// images' grids and pixels. Audio: the lengths and features. As
 // ComputeDigest, in 32 hexadecimal digits.
 std::vector<std::string> SampleDigests(const PackedBatch& batch);
 
@@ -104,9 +104,9 @@ struct ImagePiece {
 void PackVision(absl::Span<const ImagePiece> pieces,
                 const NormaliseTable& table, PackedBatch* batch);
 
-// Fills the features of audio, if `batch` has them. `clips` are the features of
-// each clip of batch->clips; a dummy clip, the last, gets zeros.
-void PackClips(absl::Span<const uint8_t* const> clips, PackedBatch* batch);
+// Fills the features of audio, if `batch` has them: `features[i]` of each clip;
+// a dummy clip, the last, gets zeros.
+void PackClips(absl::Span<const uint8_t* const> features, PackedBatch* batch);
 
 // Fills the pixels of batch->videos, if `batch` has them. `frames[i]` are the
 // pixels of the rank's frame number i, [height, width, 3]; the distance between

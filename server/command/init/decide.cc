@@ -387,7 +387,7 @@ class Decider {
         {"name", "of forms/: its keys hold where none stands here"},
         {"images", "the images, in order"},
         {"videos", "the videos, in order"},
-        {"audios", "the clips of audio, in order"},
+        {"audios", "the audio, in order"},
         {"messages", "the turns"},
         {"user", "the question"},
         {"assistant", "the answer, which is learnt"},

@@ -51,9 +51,9 @@ void Keep(IndexSampleRecord record, const MediaFactsView& facts,
   records->push_back(record);
 }
 
-// Whether `status` says nothing of the sample: the scan ends, or the index
-// would lack a sample that is good. A missing file and the like are listed as
-// bad. A file that this user may not read is one for another user.
+// Whether `status` is of the machine and not of the sample: the scan then ends,
+// since the index would lack a good sample. A missing file and the like make a
+// sample bad; a file that this user may not read does not, as another may.
 bool EndsScan(const absl::Status& status) {
   if (IsDataFault(status)) return false;
   switch (status.code()) {

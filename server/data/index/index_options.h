@@ -117,7 +117,7 @@ struct IndexOptions {
   ImageJudge judge_image = JudgeHeader;
   // By kind, of media that run in time. If empty, samples with such are bad.
   PerMedium<StreamProbe> read;
-  // Of the audio of videos. If empty, it is not read; else other clips are
+  // Of the audio of videos. If empty, it is not read; else other audio is
   // among it as in `find_order`, or without that after it.
   StreamProbe read_audio_in_video;
   // Every record is a preference pair (sources[].pairs).

@@ -44,8 +44,8 @@ const arrow::Array& GetStorage(const arrow::Array& array) {
   return *checked_cast<const arrow::ExtensionArray&>(array).storage();
 }
 
-// Whether index `i` names a value of the dictionary. A damaged file may have
-// others.
+// Whether index `i` names a value of the dictionary. In a damaged file it may
+// lead outside.
 bool LeadsInside(const arrow::DictionaryArray& coded, int64_t i) {
   const int64_t index = coded.GetValueIndex(i);
   return index >= 0 && index < coded.dictionary()->length();

@@ -54,11 +54,11 @@ struct FoundValues {
   // Of `numbered` in files: the pieces, and bytes that are not in the file.
   std::vector<FilePiece> pieces;
   std::string others;
-  // Pages whose values are views of them.
+  // Pages into which values point.
   std::vector<std::shared_ptr<arrow::Buffer>> kept;
   // The last page's values are numbers.
   bool has_numbers = false;
-  // A page cannot be read this way; it was not handed out.
+  // A page was met that this cannot read; it was not handed out.
   bool is_other = false;
 
   // Adds a value, and its number to the values of a PLAIN page.

@@ -220,7 +220,7 @@ class MappedRows final : public ParquetRows {
         absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
   }
 
-  // Adds the videos or clips of a column. `medium` names them in messages.
+  // Adds the videos or the audio of a column. `medium` names them in messages.
   static absl::Status AddVideos(const arrow::Array& column,
                                 absl::string_view medium, uint64_t row,
                                 std::vector<ParquetVideo>* videos) {

@@ -76,7 +76,7 @@ absl::Status AppendImage(const ParquetImage& image,
 // `file`, which it does not own. Thread-compatible.
 class PageBody {
  public:
-  // `others` gets the bytes that are not in the file as they are.
+  // Bytes that the file does not hold verbatim are appended to `others`.
   PageBody(const FileView* file, std::string* others)
       : file_(*file), others_(*others) {}
 

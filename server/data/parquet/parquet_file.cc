@@ -89,7 +89,7 @@ std::string ParquetColumnsKey(const v1::Source& source) {
   //   6: preference pairs of a source that does not say so are refused
   //   7: a column of audio of another shape is refused, and
   //      media of pairs and of turns that are text are compared with parts;
-  //      videos and clips of documents of parallel lists, and clips of presets
+  //      videos and audio of documents of parallel lists, and audio of presets
   //   8: `num_frames` of a part, and `weight` or `train` that are text
   constexpr int kRowRules = 8;
   std::string key =

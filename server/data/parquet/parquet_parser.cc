@@ -29,30 +29,30 @@ const ParquetGroup* GroupAt(absl::Span<const ParquetGroup> groups,
   return found != groups.end() && found->offset == offset ? &*found : nullptr;
 }
 
-// Gives the videos the clips that the parts of a row's turns have, one for
-// each, if any has one.
-absl::Status NameRowClips(Record* record) {
+// Gives the videos the bounds and rates of the parts of a row's turns, one for
+// each, if any part has some.
+absl::Status NameRowBounds(Record* record) {
   if (record->text_format != RawSample::TextFormat::kConversation) {
     return absl::OkStatus();
   }
   BALLAST_RETURN_IF_ERROR(NameClips(MediumKind::kAudio, record));
   const size_t videos = record->count(MediumKind::kVideo);
   if (videos == 0) return absl::OkStatus();
-  BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> clips,
+  BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> parts,
                            ReadVideoParts(record->text));
   const bool any =
-      std::any_of(clips.begin(), clips.end(), [](const JsonVideo& clip) {
-        return clip.start.has_value() || clip.end.has_value() || clip.fps > 0;
+      std::any_of(parts.begin(), parts.end(), [](const JsonVideo& part) {
+        return part.start.has_value() || part.end.has_value() || part.fps > 0;
       });
   if (!any) return absl::OkStatus();
-  if (clips.size() != videos) {
+  if (parts.size() != videos) {
     return DataFaultError(absl::StrCat(
-        clips.size(), " parts of type video, one with a clip or a rate, and ",
+        parts.size(), " parts of type video, one with a clip or a rate, and ",
         videos, " videos; wanted as many"));
   }
-  auto clip = clips.begin();
+  auto part = parts.begin();
   for (RecordMedium& medium : record->media) {
-    if (medium.kind == MediumKind::kVideo) medium.named = std::move(*clip++);
+    if (medium.kind == MediumKind::kVideo) medium.named = std::move(*part++);
   }
   return absl::OkStatus();
 }
@@ -376,7 +376,7 @@ class ParquetParser final : public RowParser<RecordParser> {
                       FileScanner& scanner) const {
     BALLAST_ASSIGN_OR_RETURN(Record record, GetRecord(place, scanner.name()));
     BALLAST_RETURN_IF_ERROR(CheckMarks(record));
-    BALLAST_RETURN_IF_ERROR(NameRowClips(&record));
+    BALLAST_RETURN_IF_ERROR(NameRowBounds(&record));
     return scanner.AddRecord(std::move(record), file, &media_);
   }
 };

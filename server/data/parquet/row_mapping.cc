@@ -189,7 +189,7 @@ absl::Status FindVideos(const arrow::Schema& schema, RowMapping* mapping) {
 }
 
 // The column of audio by datasets' names. One of another shape is an error:
-// without its clips the text would be trained on all the same.
+// without its audio the text would be trained on all the same.
 absl::Status FindAudios(const arrow::Schema& schema, RowMapping* mapping) {
   BALLAST_ASSIGN_OR_RETURN(
       mapping->audios,

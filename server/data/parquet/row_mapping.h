@@ -40,8 +40,8 @@ struct TurnFields {
 TurnFields GetFields(TurnShape shape);
 
 // The fields of a part of an image or a video that say which of its frames and
-// pixels are meant: clips, rates and bounds, as conversations in JSON name
-// them.
+// pixels are meant: starts, ends, rates and bounds, as conversations in JSON
+// name them.
 inline constexpr const char* kPartSettings[] = {
     "start",      "end",          "video_start",    "video_end",
     "fps",        "sample_fps",   "raw_fps",        "nframes",

@@ -112,7 +112,7 @@ void SumFilters(const LogMelFilters& filters, const double* HWY_RESTRICT bins,
       for (size_t k = 0; k < filter.count; ++k, at += Fourier::kLanes) {
         sum = hn::Add(sum, hn::Mul(hn::LoadU(d, at), hn::Set(d, weight[k])));
       }
-      // Not Max, which takes the floor for NaN on ARM.
+      // IfThenElse keeps NaN on every machine; Max gives the floor on ARM.
       sum = filters.add_floor ? hn::Add(sum, floor)
                               : hn::IfThenElse(hn::Lt(sum, floor), floor, sum);
       hn::StoreU(hn::DemoteTo(df, hn::Mul(Logarithm(sum), scale)), df,

@@ -339,8 +339,7 @@ double Nearest(double value) {
   return (value + kWhole) - kWhole;
 }
 
-// `value` is 0 to 2^52. Equal to std::trunc and std::ceil, which are function
-// calls.
+// As std::trunc and std::ceil, without a function call. `value` is 0 to 2^52.
 double Down(double value) {
   return static_cast<double>(static_cast<int64_t>(value));
 }

@@ -54,7 +54,7 @@ uint64_t PacketsToDecode(const FrameTable& table,
 // The most packets that decoding one frame of `table` takes.
 uint64_t MostPacketsToAFrame(const FrameTable& table);
 
-// What a video file says without a frame being decoded.
+// Facts of a video that are read without decoding.
 struct VideoFacts {
   std::string container;  // libavformat's name
   std::string codec;      // libavcodec's name
@@ -67,8 +67,8 @@ struct VideoFacts {
   double seconds = 0;        // of the video as the container says; 0: unknown
   double unit = 0;           // seconds of FrameTable's times
   bool is_variable = false;  // frames are not evenly spaced
-  // Then when each frame begins after the first, and the end of the last, in
-  // units of 1 / kTimesASecond s.
+  // Of a variable video: the time from the first frame to each frame, and to
+  // the end of the last, in units of 1 / kTimesASecond s.
   std::vector<uint32_t> times;
   // Why more than the headers had to be read; empty if they sufficed.
   std::string scan;

@@ -137,8 +137,8 @@ class PullSession {
 
 // Encodes and decodes the messages of a Pull as the bytes that gRPC carries.
 
-// Does not copy a chunk's data: gRPC sends it from where it is, holds the block
-// until then, and releases it on any of its threads.
+// Encodes without copying: gRPC sends a chunk's data from the block, holds the
+// block until it is sent, and releases it on any of its threads.
 grpc::ByteBuffer EncodeResponse(OutgoingMessage message);
 
 // Parses a client's message. Errors: INVALID_ARGUMENT (not a PullRequest).

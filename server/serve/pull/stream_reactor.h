@@ -112,7 +112,7 @@ class WatchSet {
 
   // Adds the call in any case. If not OK, the call must end with the returned
   // status: UNAVAILABLE after Drain, RESOURCE_EXHAUSTED beyond kMaxOpen. `what`
-  // names what is watched.
+  // names the watched thing in messages.
   absl::Status Add(const std::shared_ptr<Call>& call, absl::string_view what) {
     MutexLock lock(&mutex_);
     const size_t open = open_.size();

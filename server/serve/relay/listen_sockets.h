@@ -50,8 +50,8 @@ absl::StatusOr<OwnedFd> ConnectTo(const ListenSockets& sockets);
 // An IPv4 or IPv6 address with its port. IPv4 within IPv6 is IPv4.
 struct NumericAddress {
   std::string text;  // 10.0.0.1:4711, [fe80::1]:4711
-  // What one peer has: 10.0.0.1; of IPv6 the first 64 bits, since one host may
-  // have them all.
+  // Identifies the peer: 10.0.0.1, or the first 64 bits of an IPv6 address,
+  // since one host may use all addresses of a /64.
   std::string peer_key;
   bool is_v6 = false;
 };

@@ -19,7 +19,7 @@
 #include "common/mutex.h"
 #include "proto/revision_service.grpc.pb.h"
 #include "proto/revision_service.pb.h"
-#include "server/delivery/schedule_cache.h"
+#include "server/delivery/step_gate.h"
 #include "server/serve/service/revision_member.h"
 
 namespace ballast {

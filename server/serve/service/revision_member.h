@@ -16,7 +16,7 @@
 #include "proto/job.pb.h"
 #include "proto/revision_service.pb.h"
 #include "proto/schedule.pb.h"
-#include "server/delivery/schedule_cache.h"
+#include "server/delivery/step_gate.h"
 #include "server/schedule/scheduler.h"
 #include "server/serve/service/revision_agreement.h"
 

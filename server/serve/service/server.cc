@@ -316,7 +316,7 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   auto build = std::make_unique<BuildInstruments>();
   FailingFiles* const files = &build->failing_files;
   GuardSources(read_policy, files, &job);
-  // At its place, to which the keeper and the parts point.
+  // On the heap: the keeper and the parts point to it.
   auto opened = std::make_unique<OpenedJob>(std::move(job));
   BALLAST_ASSIGN_OR_RETURN(
       ServerRevisions revisions,

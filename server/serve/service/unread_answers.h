@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "common/grpc_status.h"
 #include "common/mutex.h"
 
 namespace ballast {
@@ -56,6 +57,11 @@ class RoomyReactor final : public grpc::ServerUnaryReactor {
   void End(std::shared_ptr<void> room, const grpc::Status& status) {
     room_ = std::move(room);
     Finish(status);
+  }
+  // Ends it with its answer, or with the reason why there is no room.
+  void EndWith(absl::StatusOr<std::shared_ptr<void>> room) {
+    const grpc::Status status = ToGrpcStatus(room.status());
+    End(room.ok() ? *std::move(room) : nullptr, status);
   }
   void OnDone() override { delete this; }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/delivery/schedule_cache.h"
+#include "server/delivery/step_gate.h"
 #include "server/serve/service/revision_member.h"
 #include "tests/fakes/synthetic_scheduler.h"
 

@@ -207,7 +207,7 @@ def _sums(counts: Sequence[int]) -> List[int]:
 
 def _images(batch: Mapping[str, Any], audio: bool = False) -> Dict[str, Any]:
     """The image arguments, a dummy image's last; empty without images, which these models
-    expect. `audio`: the model gets clips, too."""
+    expect. `audio`: the model takes audio, too."""
     check(batch, "huggingface, images")
     if not audio:
         check(batch, "huggingface, images", "audio")

@@ -115,7 +115,7 @@ class Family:
         """Arguments for one call over rows of equal length (`packing.mode: padded`).
 
         Keys: as of `packed`, with an `attention_mask` [B, S]. A packed batch is
-        padded first (`padded.rows`). Gemma 4 takes clips of audio, too, as by
+        padded first (`padded.rows`). Gemma 4 takes audio, too, as by
         `huggingface_audio.gemma4`.
         """
         inputs = rows(batch, pad=0)
