@@ -154,9 +154,9 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   // An unreadable sample is an error here, not a placeholder.
   v1::Config config = job.config;
   config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
-  const FileSampleBuilder builder(config, job.source_pointers(), job.text.get(),
-                                  /*active=*/nullptr,
-                                  /*instruments=*/nullptr, job.scheduler.get());
+  const FileSampleBuilder builder(
+      config, FileSampleBuilder::Job{job.source_pointers(), job.text.get(),
+                                     job.scheduler.get()});
   BALLAST_RETURN_IF_ERROR(builder.Build(request).status());
 
   const uint8_t* data = request.payload.data();

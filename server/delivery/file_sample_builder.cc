@@ -183,51 +183,49 @@ absl::StatusOr<std::optional<DataFault>> EncoderBuilder::Read(
   return std::nullopt;
 }
 
-FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
-                                     std::vector<const SampleSource*> sources,
-                                     const ModelText* text,
-                                     ActiveSamples* active,
-                                     BuildInstruments* instruments,
-                                     const Scheduler* scheduler)
+FileSampleBuilder::FileSampleBuilder(const v1::Config& config, Job job)
     : FileSampleBuilder(
-          config, std::move(sources), text, scheduler, active, instruments,
+          config, std::move(job),
           std::make_shared<DecodeBudget>(DecodeBudgetBytes(
               config.serve().decode_memory(), MachineMemory())),
           std::make_shared<BadSamples>(config.serve().max_bad_samples())) {}
 
-FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
-                                     std::vector<const SampleSource*> sources,
-                                     const ModelText* text,
-                                     const Scheduler* scheduler,
+FileSampleBuilder::FileSampleBuilder(const v1::Config& config, Job job,
                                      const FileSampleBuilder& other)
-    : FileSampleBuilder(config, std::move(sources), text, scheduler,
-                        other.active_, other.instruments_, other.decode_budget_,
-                        other.bad_samples_) {}
+    : FileSampleBuilder(config, Beside(std::move(job), other),
+                        other.decode_budget_, other.bad_samples_) {}
+
+FileSampleBuilder::Job FileSampleBuilder::Beside(
+    Job job, const FileSampleBuilder& other) {
+  job.active = other.active_;
+  job.instruments = other.instruments_;
+  return job;
+}
 
 FileSampleBuilder::FileSampleBuilder(
-    const v1::Config& config, std::vector<const SampleSource*> sources,
-    const ModelText* text, const Scheduler* scheduler, ActiveSamples* active,
-    BuildInstruments* instruments, std::shared_ptr<DecodeBudget> decode_budget,
+    const v1::Config& config, Job job,
+    std::shared_ptr<DecodeBudget> decode_budget,
     std::shared_ptr<BadSamples> bad_samples)
     : config_(config),
-      text_(text),
+      text_(job.text),
       decode_budget_(std::move(decode_budget)),
       videos_(config_.model(), GetImageOptions(config_.model()).resampling,
               static_cast<int>(ThreadsOrCores(config_.serve().threads())),
               decode_budget_.get(),
-              instruments ? &instruments->video_decoders : nullptr),
-      clips_(
-          static_cast<int>(ThreadsOrCores(config_.serve().threads())),
-          text->images().audio(),
-          {.counters = instruments ? &instruments->audio_decoders : nullptr}),
-      reader_(&config_, std::move(sources), GetImageOptions(config_.model()),
-              &text->images(), scheduler, &videos_, &clips_,
-              decode_budget_.get(), instruments),
+              job.instruments ? &job.instruments->video_decoders : nullptr),
+      clips_(static_cast<int>(ThreadsOrCores(config_.serve().threads())),
+             job.text->images().audio(),
+             {.counters = job.instruments ? &job.instruments->audio_decoders
+                                          : nullptr}),
+      reader_(&config_, std::move(job.sources),
+              GetImageOptions(config_.model()), &job.text->images(),
+              job.scheduler, &videos_, &clips_, decode_budget_.get(),
+              job.instruments),
       checks_(&config_, &reader_),
       encoders_(&reader_, &checks_),
-      language_(&config_, text, &reader_, &checks_),
-      active_(active),
-      instruments_(instruments),
+      language_(&config_, job.text, &reader_, &checks_),
+      active_(job.active),
+      instruments_(job.instruments),
       bad_samples_(std::move(bad_samples)) {}
 
 std::string FileSampleBuilder::GetName(uint32_t source,

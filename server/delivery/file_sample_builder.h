@@ -128,20 +128,22 @@ class EncoderBuilder {
 //                    next Build of it starts afresh.
 class FileSampleBuilder : public SampleBuilder {
  public:
-  // `config` is a loaded one; sources[i] belongs to config.sources(i). Nothing
-  // is owned. `active` lists the samples being built, and `instruments`
-  // measures them; both may be null. `scheduler`: as SampleReader's.
-  FileSampleBuilder(const v1::Config& config,
-                    std::vector<const SampleSource*> sources,
-                    const ModelText* text, ActiveSamples* active = nullptr,
-                    BuildInstruments* instruments = nullptr,
-                    const Scheduler* scheduler = nullptr);
-  // A builder of the same server for another configuration of the job, with its
-  // scheduler, whose sources have the same numbers: both together keep to one
-  // serve.decode_memory and list their bad samples in one place.
-  FileSampleBuilder(const v1::Config& config,
-                    std::vector<const SampleSource*> sources,
-                    const ModelText* text, const Scheduler* scheduler,
+  // The job whose samples are built. Nothing is owned.
+  struct Job {
+    std::vector<const SampleSource*> sources;  // in order of the configuration
+    const ModelText* text = nullptr;
+    const Scheduler* scheduler = nullptr;  // as SampleReader's
+    ActiveSamples* active = nullptr;       // lists samples while they are built
+    BuildInstruments* instruments = nullptr;  // measures them; may be null
+  };
+
+  // `config` is a loaded one.
+  FileSampleBuilder(const v1::Config& config, Job job);
+  // A builder of the same server for another configuration of the job, whose
+  // sources have the same numbers: both together keep to one
+  // serve.decode_memory, list their samples and bad samples in one place, and
+  // measure together.
+  FileSampleBuilder(const v1::Config& config, Job job,
                     const FileSampleBuilder& other);
 
   absl::StatusOr<SampleOutcome> Build(
@@ -167,12 +169,11 @@ class FileSampleBuilder : public SampleBuilder {
   }
 
  private:
-  FileSampleBuilder(const v1::Config& config,
-                    std::vector<const SampleSource*> sources,
-                    const ModelText* text, const Scheduler* scheduler,
-                    ActiveSamples* active, BuildInstruments* instruments,
+  FileSampleBuilder(const v1::Config& config, Job job,
                     std::shared_ptr<DecodeBudget> decode_budget,
                     std::shared_ptr<BadSamples> bad_samples);
+  // `job` with the lists and measures of `other`.
+  static Job Beside(Job job, const FileSampleBuilder& other);
   // Calls the builder of the media that the module takes.
   absl::StatusOr<std::optional<DataFault>> BuildPayload(
       const SampleRequest& request, SampleWork* work) const;

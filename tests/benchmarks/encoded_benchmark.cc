@@ -99,7 +99,7 @@ class EncodedJob {
         std::make_shared<BlockingCalls>(2, Clock::Real()), Clock::Real());
     scheduler_ = Must(Scheduler::Create(config, {&source_->index()}));
     builder_ = std::make_unique<FileSampleBuilder>(
-        config, std::vector<const SampleSource*>{source_.get()}, text_.get());
+        config, FileSampleBuilder::Job{{source_.get()}, text_.get()});
     role_.set_module(v1::MODULE_VISION);
     memory_ = Must(AlignedBuffer::Create(Plan().plan.bytes()));
     std::fill(memory_.bytes().begin(), memory_.bytes().end(), 1);

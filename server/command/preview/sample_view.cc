@@ -208,9 +208,9 @@ struct SampleViewer::Place {
 SampleViewer::SampleViewer(const OpenedJob* job)
     : job_(job),
       config_(WithoutPlaceholders(job->config)),
-      builder_(config_, job->source_pointers(), job->text.get(),
-               /*active=*/nullptr, /*instruments=*/nullptr,
-               job->scheduler.get()),
+      builder_(config_,
+               FileSampleBuilder::Job{job->source_pointers(), job->text.get(),
+                                      job->scheduler.get()}),
       clips_(/*processes=*/1, GetAudioFamily(job->config.model())) {}
 
 absl::StatusOr<SampleViewer::Place> SampleViewer::Find(

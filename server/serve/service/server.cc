@@ -95,10 +95,13 @@ void OpenedRevisions::Apply(std::unique_ptr<Candidate> candidate) {
   auto& opened = static_cast<OpenedCandidate&>(*candidate);
   const OpenedJob& job = *opened.job;
   if (builder_ != nullptr) {
-    builder_->Add(candidate->first_step,
-                  std::make_unique<FileSampleBuilder>(
-                      job.config, job.source_pointers(), job.text.get(),
-                      job.scheduler.get(), *builder_->own()));
+    builder_->Add(
+        candidate->first_step,
+        std::make_unique<FileSampleBuilder>(
+            job.config,
+            FileSampleBuilder::Job{job.source_pointers(), job.text.get(),
+                                   job.scheduler.get()},
+            *builder_->own()));
   }
   // After the builder, which the first block of the step needs.
   scheduler_.Add(candidate->first_step, job.scheduler.get());
@@ -168,8 +171,9 @@ absl::StatusOr<ServerParts> MakeServerParts(
                                  : std::make_unique<BuildInstruments>();
   parts.board = std::make_unique<ActiveSamples>(Clock::Real());
   auto builder = std::make_unique<FileSampleBuilder>(
-      job.config, job.source_pointers(), job.text.get(), parts.board.get(),
-      parts.build.get(), job.scheduler.get());
+      job.config, FileSampleBuilder::Job{job.source_pointers(), job.text.get(),
+                                         job.scheduler.get(), parts.board.get(),
+                                         parts.build.get()});
   parts.builder = builder.get();
   const uint64_t stated =
       StatedMemory(job.config, parts.builder->decode_budget().bytes());

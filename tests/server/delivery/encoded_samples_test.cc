@@ -68,8 +68,9 @@ class EncodedSamplesTest : public ::testing::Test {
   BlockView Build(v1::Module module) {
     const auto scheduler = *Scheduler::Create(config_, {&source_.index()});
     builder_ = std::make_unique<FileSampleBuilder>(
-        config_, std::vector<const SampleSource*>{&source_}, text_.get(),
-        nullptr, &instruments_);
+        config_, FileSampleBuilder::Job{.sources = {&source_},
+                                        .text = text_.get(),
+                                        .instruments = &instruments_});
     v1::Role role;
     role.set_module(module);
     PlannedBlock planned =

@@ -53,7 +53,7 @@ class FileSampleBuilderTest : public ::testing::Test {
   absl::StatusOr<SampleOutcome> Build(v1::Module module, uint64_t ordinal) {
     if (builder_ == nullptr) {
       builder_ = std::make_unique<FileSampleBuilder>(
-          config_, std::vector<const SampleSource*>{&source_}, text_.get());
+          config_, FileSampleBuilder::Job{{&source_}, text_.get()});
     }
     planned_ = Plan(module);
     for (size_t i = 0; i < planned_.plan.samples.size(); ++i) {
@@ -223,8 +223,9 @@ TEST_F(FileSampleBuilderTest, ListsASampleBeingBuilt) {
   ManualClock clock;
   ActiveSamples active(&clock);
   builder_ = std::make_unique<FileSampleBuilder>(
-      config_, std::vector<const SampleSource*>{&source_}, text_.get(),
-      &active);
+      config_,
+      FileSampleBuilder::Job{
+          .sources = {&source_}, .text = text_.get(), .active = &active});
   source_.Hang(3);
   std::thread worker([&] { EXPECT_TRUE(Build(v1::MODULE_VISION, 3).ok()); });
   source_.AwaitHanging(1);

@@ -126,8 +126,9 @@ absl::StatusOr<std::unique_ptr<FamilyJob>> FamilyJob::Open(
   std::unique_ptr<FamilyJob> job(new FamilyJob);
   BALLAST_ASSIGN_OR_RETURN(job->job_, OpenJob(config));
   job->builder_ = std::make_unique<FileSampleBuilder>(
-      job->job_.config, job->job_.source_pointers(), job->job_.text.get(),
-      /*active=*/nullptr, /*instruments=*/nullptr, job->job_.scheduler.get());
+      job->job_.config,
+      FileSampleBuilder::Job{job->job_.source_pointers(), job->job_.text.get(),
+                             job->job_.scheduler.get()});
   return job;
 }
 
