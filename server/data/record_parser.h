@@ -60,7 +60,7 @@ struct RecordMedium {
   bool is_list = false;
   bool is_in_video = false;  // the audio of a video
   // Its clip and rate; only where an index is built.
-  JsonVideo named = {};
+  NamedMedium named = {};
 };
 
 // A sample as a data file has it: its text, and where its media are.

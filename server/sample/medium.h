@@ -71,8 +71,8 @@ absl::Status CheckUnchanged(const RawMedium& video);
 // medium does).
 absl::StatusOr<uint64_t> HashMedium(const RawMedium& video);
 
-// A video or a clip of audio that a JSON object names.
-struct JsonVideo {
+// A medium that a JSON object names; of an image the path alone.
+struct NamedMedium {
   std::string path;
   // The pictures that are its frames, in order, instead of a path.
   std::vector<std::string> frames = {};

@@ -27,11 +27,12 @@ void ReadLine(absl::string_view line) {
   uint32_t images = 0;
   const auto sample = ParseJsonSample(line);
   if (sample.ok()) {
-    Must(!sample->videos.empty() || CheckConversation(line).ok());
-    for (const std::string& path : sample->images) {
+    Must(!sample->media[MediumKind::kVideo].empty() ||
+         CheckConversation(line).ok());
+    for (const std::string& path : sample->paths(MediumKind::kImage)) {
       Must(CheckMediaPath("image", path).ok());
     }
-    images = sample->images.size();
+    images = sample->media[MediumKind::kImage].size();
   }
   const auto turns = ParseConversation(line);
   if (turns.ok()) {

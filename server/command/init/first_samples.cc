@@ -424,25 +424,15 @@ class Looker {
       absl::Status fault = sample.status();
       if (fault.ok() &&
           sample->text_format == RawSample::TextFormat::kConversation) {
-        fault = CheckTurns(text, sample->images.size(),
-                           /*says_places=*/sample->videos.empty());
+        const MediaCounts counts = sample->counts();
+        fault = CheckTurns(text, counts[MediumKind::kImage],
+                           /*says_places=*/counts[MediumKind::kVideo] == 0);
       }
       const std::string place = absl::StrCat(what, " ", line->number);
       Count(Annotate(fault, place),
-            sample.ok()
-                ? MediaCounts{{sample->images.size(), sample->videos.size(),
-                               sample->clips.size()}}
-                : MediaCounts(),
-            line->length);
+            sample.ok() ? sample->counts() : MediaCounts(), line->length);
       if (!sample.ok()) continue;
-      std::vector<std::string> files = sample->images;
-      for (const auto* media : {&sample->videos, &sample->clips}) {
-        for (const JsonVideo& each : *media) {
-          files.insert(files.end(), each.frames.begin(), each.frames.end());
-          if (!each.path.empty()) files.push_back(each.path);
-        }
-      }
-      FindMedia(files, place);
+      FindMedia(sample->paths(), place);
     }
   }
 

@@ -43,7 +43,7 @@ absl::Status Unopened(absl::string_view medium, const absl::Status& status,
       MediaKind(medium, kMissing));
 }
 
-absl::Status CheckClip(const JsonVideo& named) {
+absl::Status CheckClip(const NamedMedium& named) {
   if (!named.start.has_value() || !named.end.has_value() ||
       *named.end > *named.start) {
     return absl::OkStatus();
@@ -54,7 +54,7 @@ absl::Status CheckClip(const JsonVideo& named) {
 }
 
 // The part of a video in a tar file fits the video, of `pictures` pictures.
-absl::Status CheckPart(const JsonVideo& part, size_t pictures) {
+absl::Status CheckPart(const NamedMedium& part, size_t pictures) {
   const auto fault = [](const auto&... pieces) {
     return absl::InvalidArgumentError(absl::StrCat(pieces...));
   };
@@ -236,7 +236,7 @@ absl::Status MediaProbe::AddList(const RecordMedium& video) {
 
 absl::StatusOr<StreamFacts> MediaProbe::GetFacts(const RawMedium& raw,
                                                  const RecordMedium& stream) {
-  const JsonVideo& named = stream.named;
+  const NamedMedium& named = stream.named;
   const StreamProbe& read = stream.is_in_video ? options_.read_audio_in_video
                                                : options_.read[stream.kind];
   absl::StatusOr<StreamProbed> found = read(raw);
@@ -360,7 +360,7 @@ absl::Status NameClips(MediumKind kind, Record* record) {
       count == 0) {
     return absl::OkStatus();
   }
-  BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> parts,
+  BALLAST_ASSIGN_OR_RETURN(std::vector<NamedMedium> parts,
                            kind == MediumKind::kAudio
                                ? ReadAudioParts(record->text)
                                : ReadVideoParts(record->text));

@@ -36,12 +36,20 @@ absl::Status AddPath(absl::string_view path, std::vector<std::string>* paths) {
   return absl::OkStatus();
 }
 
+absl::Status AddImage(absl::string_view path,
+                      std::vector<NamedMedium>* images) {
+  if (images->size() == kMaxImages) {
+    return DataFaultError(absl::StrCat("over ", kMaxImages, " images"));
+  }
+  BALLAST_RETURN_IF_ERROR(CheckMediaPath("image", path));
+  images->push_back({std::string(path)});
+  return absl::OkStatus();
+}
+
 // What the turns of an object mention.
 struct Mentioned {
-  std::vector<std::string> images;
+  PerMedium<std::vector<NamedMedium>> media;
   std::vector<MediaPlace> places;  // in order
-  std::vector<JsonVideo> videos;
-  std::vector<JsonVideo> clips;
   bool has_video_mark = false;
   bool is_pair = false;  // a preference pair
 };
@@ -72,15 +80,15 @@ absl::Status ReadPart(const element& part, Mentioned* mentioned) {
   std::string_view type;
   if (part["type"].get(type) != SUCCESS) return absl::OkStatus();
   if (type == "video" || type == "video_url") {
-    BALLAST_ASSIGN_OR_RETURN(JsonVideo video, ReadVideoPart(part));
+    BALLAST_ASSIGN_OR_RETURN(NamedMedium video, ReadVideoPart(part));
     mentioned->places.push_back({"video", video.path});
-    mentioned->videos.push_back(std::move(video));
+    mentioned->media[MediumKind::kVideo].push_back(std::move(video));
     return absl::OkStatus();
   }
   if (type == "audio") {
-    BALLAST_ASSIGN_OR_RETURN(JsonVideo clip, ReadAudioPart(part));
+    BALLAST_ASSIGN_OR_RETURN(NamedMedium clip, ReadAudioPart(part));
     mentioned->places.push_back({"audio", clip.path});
-    mentioned->clips.push_back(std::move(clip));
+    mentioned->media[MediumKind::kAudio].push_back(std::move(clip));
     return absl::OkStatus();
   }
   if (type == "image" || type == "image_url") {
@@ -99,7 +107,7 @@ absl::Status ReadPart(const element& part, Mentioned* mentioned) {
       (type == "image_url" && (part["image_url"]["url"].get(path) == SUCCESS ||
                                part["image_url"].get(path) == SUCCESS))) {
     mentioned->places.push_back({"image", std::string(path)});
-    return AddPath(View(path), &mentioned->images);
+    return AddImage(View(path), &mentioned->media[MediumKind::kImage]);
   }
   if (type == "image" || type == "image_url") {
     mentioned->places.push_back({"image", ""});
@@ -157,7 +165,8 @@ absl::StatusOr<Mentioned> ReadPairTurns(const PairJson& pair) {
       return absl::InternalError("a preference pair is no JSON");
     }
     BALLAST_RETURN_IF_ERROR(AddMentioned(turns, &of[i]));
-    if (of[i].has_video_mark || !of[i].videos.empty() || !of[i].clips.empty()) {
+    if (of[i].has_video_mark || !of[i].media[MediumKind::kVideo].empty() ||
+        !of[i].media[MediumKind::kAudio].empty()) {
       return DataFaultError(
           "a video or audio in a preference pair, which takes images alone");
     }
@@ -313,9 +322,9 @@ absl::Status CheckKeys(absl::string_view medium, const Mentioned& mentioned,
                     absl::StrCat(" of key `", medium, "` or `", medium, "s`"));
 }
 
-std::vector<std::string> PathsOf(const std::vector<JsonVideo>& videos) {
+std::vector<std::string> PathsOf(const std::vector<NamedMedium>& videos) {
   std::vector<std::string> paths;
-  for (const JsonVideo& video : videos) paths.push_back(video.path);
+  for (const NamedMedium& video : videos) paths.push_back(video.path);
   return paths;
 }
 
@@ -367,7 +376,8 @@ absl::Status CheckConversation(absl::string_view json) {
   }
   BALLAST_ASSIGN_OR_RETURN(const Mentioned mentioned, ReadTurns(root));
   if (mentioned.has_video_mark) return NoVideo("mark `<video>`");
-  if (!mentioned.videos.empty()) return NoVideo("part of type video");
+  if (!mentioned.media[MediumKind::kVideo].empty())
+    return NoVideo("part of type video");
   return absl::OkStatus();
 }
 
@@ -435,34 +445,36 @@ absl::Status CheckNames(
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<JsonVideo>> ReadVideoParts(absl::string_view json) {
+absl::StatusOr<std::vector<NamedMedium>> ReadVideoParts(
+    absl::string_view json) {
   simdjson::dom::parser parser;
   BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
   BALLAST_RETURN_IF_ERROR(CheckBesideTurns(root));
   BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
-  return std::move(mentioned.videos);
+  return std::move(mentioned.media[MediumKind::kVideo]);
 }
 
-absl::StatusOr<std::vector<JsonVideo>> ReadAudioParts(absl::string_view json) {
+absl::StatusOr<std::vector<NamedMedium>> ReadAudioParts(
+    absl::string_view json) {
   simdjson::dom::parser parser;
   BALLAST_ASSIGN_OR_RETURN(const object root, ParseObject(json, parser));
   BALLAST_RETURN_IF_ERROR(CheckBesideTurns(root));
   BALLAST_ASSIGN_OR_RETURN(Mentioned mentioned, ReadTurns(root));
-  return std::move(mentioned.clips);
+  return std::move(mentioned.media[MediumKind::kAudio]);
 }
 
 namespace {
 
-// The clips of audio of an object.
-absl::Status ReadClips(const object& root, Mentioned* mentioned,
-                       std::vector<JsonVideo>* clips) {
-  BALLAST_ASSIGN_OR_RETURN(const bool has_keys, ReadAudioKeys(root, clips));
+// The audio of an object.
+absl::Status ReadAudio(const object& root, Mentioned* mentioned,
+                       std::vector<NamedMedium>* audio) {
+  BALLAST_ASSIGN_OR_RETURN(const bool has_keys, ReadAudioKeys(root, audio));
   if (has_keys) {
-    BALLAST_RETURN_IF_ERROR(CheckKeys("audio", *mentioned, PathsOf(*clips)));
+    BALLAST_RETURN_IF_ERROR(CheckKeys("audio", *mentioned, PathsOf(*audio)));
   }
-  for (JsonVideo& part : mentioned->clips) {
+  for (NamedMedium& part : mentioned->media[MediumKind::kAudio]) {
     if (!has_keys) {
-      BALLAST_RETURN_IF_ERROR(AddClip(std::move(part), clips));
+      BALLAST_RETURN_IF_ERROR(AddClip(std::move(part), audio));
     } else if (part.start.has_value() || part.end.has_value()) {
       return DataFaultError(
           "a part of type audio has a clip beside a key `audio` or `audios`; "
@@ -473,6 +485,30 @@ absl::Status ReadClips(const object& root, Mentioned* mentioned,
 }
 
 }  // namespace
+
+MediaCounts JsonSample::counts() const {
+  MediaCounts counts;
+  ForEachKind([&](MediumKind kind) { counts[kind] = media[kind].size(); });
+  return counts;
+}
+
+std::vector<std::string> JsonSample::paths(MediumKind kind) const {
+  std::vector<std::string> paths;
+  for (const NamedMedium& medium : media[kind]) {
+    if (!medium.path.empty()) paths.push_back(medium.path);
+    paths.insert(paths.end(), medium.frames.begin(), medium.frames.end());
+  }
+  return paths;
+}
+
+std::vector<std::string> JsonSample::paths() const {
+  std::vector<std::string> all;
+  ForEachKind([&](MediumKind kind) {
+    const std::vector<std::string> more = paths(kind);
+    all.insert(all.end(), more.begin(), more.end());
+  });
+  return all;
+}
 
 absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
   simdjson::dom::parser parser;
@@ -493,29 +529,32 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
     sample.document = std::move(document->text);
     mentioned.has_video_mark = absl::StrContains(sample.document, "<video>");
   }
+  std::vector<NamedMedium>& images = sample.media[MediumKind::kImage];
   if (document.has_value() && document->images.has_value()) {
     for (const std::string& path : *document->images) {
-      BALLAST_RETURN_IF_ERROR(AddPath(path, &sample.images));
+      BALLAST_RETURN_IF_ERROR(AddImage(path, &images));
     }
   } else {
-    BALLAST_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> images,
+    BALLAST_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> keys,
                              ReadImageKeys(root));
-    if (images.has_value()) {
-      BALLAST_RETURN_IF_ERROR(CheckKeys("image", mentioned, *images));
+    if (keys.has_value()) {
+      BALLAST_RETURN_IF_ERROR(CheckKeys("image", mentioned, *keys));
+      for (const std::string& path : *keys) images.push_back({path});
+    } else {
+      images = std::move(mentioned.media[MediumKind::kImage]);
     }
-    sample.images = std::move(images).value_or(std::move(mentioned.images));
   }
-  BALLAST_RETURN_IF_ERROR(ReadClips(root, &mentioned, &sample.clips));
-  BALLAST_ASSIGN_OR_RETURN(const bool has_videos,
-                           ReadVideoKeys(root, &sample.videos));
+  std::vector<NamedMedium>& audio = sample.media[MediumKind::kAudio];
+  BALLAST_RETURN_IF_ERROR(ReadAudio(root, &mentioned, &audio));
+  std::vector<NamedMedium>& videos = sample.media[MediumKind::kVideo];
+  BALLAST_ASSIGN_OR_RETURN(const bool has_videos, ReadVideoKeys(root, &videos));
   if (has_videos) {
-    BALLAST_RETURN_IF_ERROR(CheckKeys("video", mentioned,
-                                      PathsOf(sample.videos),
-                                      /*or_images=*/sample.images.empty()));
+    BALLAST_RETURN_IF_ERROR(CheckKeys("video", mentioned, PathsOf(videos),
+                                      /*or_images=*/images.empty()));
   }
-  for (JsonVideo& video : mentioned.videos) {
+  for (NamedMedium& video : mentioned.media[MediumKind::kVideo]) {
     if (!has_videos) {
-      BALLAST_RETURN_IF_ERROR(AddVideo(std::move(video), &sample.videos));
+      BALLAST_RETURN_IF_ERROR(AddVideo(std::move(video), &videos));
     } else if (video.start.has_value() || video.end.has_value() ||
                video.fps > 0 || !video.frames.empty()) {
       return DataFaultError(
@@ -524,26 +563,18 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
           "key");
     }
   }
-  if (!sample.videos.empty() || !sample.clips.empty()) {
+  if (!videos.empty() || !audio.empty()) {
     BALLAST_RETURN_IF_ERROR(CheckBesideTurns(root));
   }
-  if (sample.videos.empty() && mentioned.has_video_mark) {
+  if (videos.empty() && mentioned.has_video_mark) {
     return DataFaultError(
         "mark `<video>` in a sample without a video; name its file by a key "
         "`video`");
   }
-  std::vector<absl::string_view> paths(sample.images.begin(),
-                                       sample.images.end());
-  for (const auto* media : {&sample.videos, &sample.clips}) {
-    for (const JsonVideo& each : *media) {
-      if (!each.path.empty()) paths.push_back(each.path);
-      paths.insert(paths.end(), each.frames.begin(), each.frames.end());
-    }
-  }
-  BALLAST_RETURN_IF_ERROR(CheckUnreadKeys(
-      json, root,
-      !sample.images.empty() || !sample.videos.empty() || !sample.clips.empty(),
-      paths));
+  const std::vector<std::string> files = sample.paths();
+  const std::vector<absl::string_view> paths(files.begin(), files.end());
+  BALLAST_RETURN_IF_ERROR(
+      CheckUnreadKeys(json, root, Total(sample.counts()) > 0, paths));
   return sample;
 }
 

@@ -72,9 +72,9 @@ absl::Status CheckNames(
 // The parts of type video, in order; parts of a sample whose videos are members
 // of a tar file need no path. Other keys that qwen-vl-utils reads there
 // (`nframes`, `max_pixels`, …) are refused by name.
-absl::StatusOr<std::vector<JsonVideo>> ReadVideoParts(absl::string_view json);
+absl::StatusOr<std::vector<NamedMedium>> ReadVideoParts(absl::string_view json);
 // Likewise the parts of type audio.
-absl::StatusOr<std::vector<JsonVideo>> ReadAudioParts(absl::string_view json);
+absl::StatusOr<std::vector<NamedMedium>> ReadAudioParts(absl::string_view json);
 
 // A sample of a jsonl source.
 struct JsonSample {
@@ -82,26 +82,31 @@ struct JsonSample {
   // document (document_json.h); else kConversation.
   RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
   std::string document = {};  // of kPlain
-  // Paths in order: from a document's places; or from `image` or `images`, each
-  // a string, a list of strings, null or absent, which may not name others than
-  // parts do in their places (ReadMediaPlaces), or than each other; otherwise
-  // from the parts of `messages`, as
+  // By kind, in order. Each path passes CheckDataPath. URLs and members of zip
+  // archives are refused by their kind (data_fault.h).
+  //
+  // Images, at most kMaxImages: from a document's places; or from `image` or
+  // `images`, each a string, a list of strings, null or absent, which may not
+  // name others than parts do in their places (ReadMediaPlaces), or than each
+  // other; otherwise from the parts of `messages`, as
   // {"type": "image", "image": PATH}, or `path` for the second key, or {"type":
-  // "image_url", "image_url": {"url": PATH}}. At most kMaxImages; each passes
-  // CheckDataPath. URLs and members of zip archives are refused by their kind
-  // (data_fault.h).
-  std::vector<std::string> images;
-  // From `video`, a string or the list of its frames, or `videos`, a string or
-  // a list of either; otherwise from the parts, as {"type": "video", "video":
-  // PATH}, or `path` for the second key, with a list of paths for frames, or
-  // {"type": "video_url", "video_url": {"url": PATH}}. As the images. A sample
+  // "image_url", "image_url": {"url": PATH}}.
+  //
+  // Videos: from `video`, a string or the list of its frames, or its plural, a
+  // string or a list of either; otherwise from the parts, as {"type": "video",
+  // "video": PATH}, or `path` for the second key, with a list of paths for
+  // frames, or {"type": "video_url", "video_url": {"url": PATH}}. A sample
   // without a video has no mark `<video>`.
-  std::vector<JsonVideo> videos;
-  // Clips of audio, likewise: from `audio` or `audios`, a string or a list of
-  // strings, or from the parts, as {"type": "audio", "audio": PATH}, or
-  // `audio_url` or `path` for the second key, with `start` and `end` for a
-  // clip.
-  std::vector<JsonVideo> clips;
+  //
+  // Audio: from `audio` or `audios`, a string or a list of strings, or from the
+  // parts, as {"type": "audio", "audio": PATH}, or `audio_url` or `path` for
+  // the second key, with `start` and `end`.
+  PerMedium<std::vector<NamedMedium>> media;
+
+  MediaCounts counts() const;
+  // The paths of all files, or of those of a kind: of frames, or of the medium.
+  std::vector<std::string> paths() const;
+  std::vector<std::string> paths(MediumKind kind) const;
 };
 
 // Errors: a data fault, also of a document that is not UTF-8, whatever

@@ -41,23 +41,18 @@ absl::StatusOr<Record> GetRecord(std::string text, uint64_t offset,
     record.text = std::move(found.document);
     if (has_fields) record.fields = std::move(text);
   }
-  for (std::string& path : found.images) {
-    record.Add(MediumKind::kImage, {"", MediumPath{std::move(path)}});
-  }
-  for (JsonVideo& video : found.videos) {
-    RecordMedium& media = record.media.emplace_back();
-    media.kind = MediumKind::kVideo;
-    media.is_list = !video.frames.empty();
-    for (const std::string& path : video.frames) {
-      media.parts.push_back({"", MediumPath{path}});
+  ForEachKind([&](MediumKind kind) {
+    for (NamedMedium& named : found.media[kind]) {
+      RecordMedium& medium = record.media.emplace_back();
+      medium.kind = kind;
+      medium.is_list = !named.frames.empty();
+      for (const std::string& path : named.frames) {
+        medium.parts.push_back({"", MediumPath{path}});
+      }
+      if (!medium.is_list) medium.parts.push_back({"", MediumPath{named.path}});
+      medium.named = std::move(named);
     }
-    if (!media.is_list) media.parts.push_back({"", MediumPath{video.path}});
-    media.named = std::move(video);
-  }
-  for (JsonVideo& clip : found.clips) {
-    record.Add(MediumKind::kAudio, {"", MediumPath{clip.path}});
-    record.media.back().named = std::move(clip);
-  }
+  });
   return record;
 }
 
@@ -169,12 +164,7 @@ class JsonlParser final : public RecordParser {
     // Read says what is wrong with one that is not understood.
     const absl::StatusOr<JsonSample> found = ReadJsonSample(&line);
     if (!found.ok()) return paths;
-    paths = found->images;
-    for (const JsonVideo& video : found->videos) {
-      if (video.frames.empty()) paths.push_back(video.path);
-      paths.insert(paths.end(), video.frames.begin(), video.frames.end());
-    }
-    for (const JsonVideo& clip : found->clips) paths.push_back(clip.path);
+    paths = found->paths();
     return paths;
   }
 

@@ -76,8 +76,8 @@ absl::StatusOr<std::vector<std::string>> ReadFrames(const array& list) {
 }
 
 // A path, or a list of them; nullopt if it is neither.
-absl::StatusOr<std::optional<JsonVideo>> ReadVideo(const element& value) {
-  JsonVideo video;
+absl::StatusOr<std::optional<NamedMedium>> ReadVideo(const element& value) {
+  NamedMedium video;
   std::string_view path;
   array frames;
   if (value.get(path) == SUCCESS) {
@@ -85,14 +85,14 @@ absl::StatusOr<std::optional<JsonVideo>> ReadVideo(const element& value) {
   } else if (value.get(frames) == SUCCESS) {
     BALLAST_ASSIGN_OR_RETURN(video.frames, ReadFrames(frames));
   } else {
-    return std::optional<JsonVideo>();
+    return std::optional<NamedMedium>();
   }
-  return std::optional<JsonVideo>(std::move(video));
+  return std::optional<NamedMedium>(std::move(video));
 }
 
 }  // namespace
 
-absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
+absl::StatusOr<NamedMedium> ReadVideoPart(const element& part) {
   for (const char* name :
        {"nframes", "num_frames", "min_frames", "max_frames", "min_pixels",
         "max_pixels", "total_pixels", "resized_height", "resized_width"}) {
@@ -102,13 +102,14 @@ absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
                      "` of one video is not supported; set it for "
                      "all in model.video"));
   }
-  JsonVideo video;
+  NamedMedium video;
   // Columnar sets have all keys in all parts, most of them null.
   for (const auto& found : {part["video"], part["video_url"]["url"],
                             part["video_url"], part["path"]}) {
     element value;
     if (found.get(value) != SUCCESS || value.is_null()) continue;
-    BALLAST_ASSIGN_OR_RETURN(std::optional<JsonVideo> named, ReadVideo(value));
+    BALLAST_ASSIGN_OR_RETURN(std::optional<NamedMedium> named,
+                             ReadVideo(value));
     if (named.has_value()) video = *std::move(named);
     break;
   }
@@ -148,7 +149,7 @@ absl::StatusOr<JsonVideo> ReadVideoPart(const element& part) {
 }
 
 absl::StatusOr<bool> ReadVideoKeys(const object& root,
-                                   std::vector<JsonVideo>* videos) {
+                                   std::vector<NamedMedium>* videos) {
   bool any = false;
   for (const char* key : {"video", "videos"}) {
     element value;
@@ -166,7 +167,8 @@ absl::StatusOr<bool> ReadVideoKeys(const object& root,
       for (const element item : list) named.push_back(item);
     }
     for (const element& each : named) {
-      BALLAST_ASSIGN_OR_RETURN(std::optional<JsonVideo> video, ReadVideo(each));
+      BALLAST_ASSIGN_OR_RETURN(std::optional<NamedMedium> video,
+                               ReadVideo(each));
       if (!video.has_value()) {
         return DataFaultError(absl::StrCat(
             "`", key, "` is neither a string nor a list of strings"));
@@ -177,12 +179,12 @@ absl::StatusOr<bool> ReadVideoKeys(const object& root,
   return any;
 }
 
-absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos) {
+absl::Status AddVideo(NamedMedium video, std::vector<NamedMedium>* videos) {
   if (videos->size() == kMaxVideos) {
     return DataFaultError(absl::StrCat("over ", kMaxVideos, " videos"));
   }
   size_t pictures = video.frames.size();
-  for (const JsonVideo& other : *videos) pictures += other.frames.size();
+  for (const NamedMedium& other : *videos) pictures += other.frames.size();
   if (pictures > kMaxImages) {
     return DataFaultError(
         absl::StrCat("videos of over ", kMaxImages, " pictures in all"));
@@ -197,8 +199,8 @@ absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JsonVideo> ReadAudioPart(const element& part) {
-  JsonVideo clip;
+absl::StatusOr<NamedMedium> ReadAudioPart(const element& part) {
+  NamedMedium clip;
   // Columnar sets have all keys in all parts, most of them null.
   for (const auto& found : {part["audio"], part["audio_url"]["url"],
                             part["audio_url"], part["path"]}) {
@@ -220,7 +222,7 @@ absl::StatusOr<JsonVideo> ReadAudioPart(const element& part) {
 }
 
 absl::StatusOr<bool> ReadAudioKeys(const object& root,
-                                   std::vector<JsonVideo>* clips) {
+                                   std::vector<NamedMedium>* clips) {
   bool any = false;
   for (const char* key : {"audio", "audios"}) {
     element value;
@@ -244,7 +246,7 @@ absl::StatusOr<bool> ReadAudioKeys(const object& root,
         return DataFaultError(absl::StrCat(
             "`", key, "` is neither a string nor a list of strings"));
       }
-      JsonVideo clip;
+      NamedMedium clip;
       clip.path = std::string(path);
       BALLAST_RETURN_IF_ERROR(AddClip(std::move(clip), clips));
     }
@@ -252,7 +254,7 @@ absl::StatusOr<bool> ReadAudioKeys(const object& root,
   return any;
 }
 
-absl::Status AddClip(JsonVideo clip, std::vector<JsonVideo>* clips) {
+absl::Status AddClip(NamedMedium clip, std::vector<NamedMedium>* clips) {
   if (clips->size() == kMaxVideos) {
     return DataFaultError(absl::StrCat("over ", kMaxVideos, " clips of audio"));
   }

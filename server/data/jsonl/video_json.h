@@ -15,23 +15,23 @@ namespace ballast {
 
 // The video that a part of type `video` or `video_url` describes. Keys that
 // would change its frames and are not read are refused by name.
-absl::StatusOr<JsonVideo> ReadVideoPart(const simdjson::dom::element& part);
+absl::StatusOr<NamedMedium> ReadVideoPart(const simdjson::dom::element& part);
 
 // Adds the videos of the keys `video` and `videos`. Returns whether there is
 // such a key that is not null.
 absl::StatusOr<bool> ReadVideoKeys(const simdjson::dom::object& root,
-                                   std::vector<JsonVideo>* videos);
+                                   std::vector<NamedMedium>* videos);
 
 // Adds a video once its paths are known to be files: at most kMaxVideos, and
 // kMaxImages pictures of all.
-absl::Status AddVideo(JsonVideo video, std::vector<JsonVideo>* videos);
+absl::Status AddVideo(NamedMedium video, std::vector<NamedMedium>* videos);
 
 // The same for clips of audio: parts of type `audio`, the keys `audio` and
 // `audios`, and at most kMaxVideos clips.
-absl::StatusOr<JsonVideo> ReadAudioPart(const simdjson::dom::element& part);
+absl::StatusOr<NamedMedium> ReadAudioPart(const simdjson::dom::element& part);
 absl::StatusOr<bool> ReadAudioKeys(const simdjson::dom::object& root,
-                                   std::vector<JsonVideo>* clips);
-absl::Status AddClip(JsonVideo clip, std::vector<JsonVideo>* clips);
+                                   std::vector<NamedMedium>* clips);
+absl::Status AddClip(NamedMedium clip, std::vector<NamedMedium>* clips);
 
 }  // namespace ballast
 

@@ -38,10 +38,10 @@ absl::Status NameRowBounds(Record* record) {
   BALLAST_RETURN_IF_ERROR(NameClips(MediumKind::kAudio, record));
   const size_t videos = record->count(MediumKind::kVideo);
   if (videos == 0) return absl::OkStatus();
-  BALLAST_ASSIGN_OR_RETURN(std::vector<JsonVideo> parts,
+  BALLAST_ASSIGN_OR_RETURN(std::vector<NamedMedium> parts,
                            ReadVideoParts(record->text));
   const bool any =
-      std::any_of(parts.begin(), parts.end(), [](const JsonVideo& part) {
+      std::any_of(parts.begin(), parts.end(), [](const NamedMedium& part) {
         return part.start.has_value() || part.end.has_value() || part.fps > 0;
       });
   if (!any) return absl::OkStatus();

@@ -14,16 +14,20 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(ConversationJsonTest, FindsImages) {
-  EXPECT_THAT(ParseJsonSample(R"({"image": "a/b.jpg"})")->images,
-              ElementsAre("a/b.jpg"));
-  EXPECT_THAT(ParseJsonSample(R"({"image": ["b.jpg", "a\u0041.png"]})")->images,
+  EXPECT_THAT(
+      ParseJsonSample(R"({"image": "a/b.jpg"})")->paths(MediumKind::kImage),
+      ElementsAre("a/b.jpg"));
+  EXPECT_THAT(ParseJsonSample(R"({"image": ["b.jpg", "a\u0041.png"]})")
+                  ->paths(MediumKind::kImage),
               ElementsAre("b.jpg", "aA.png"));
-  EXPECT_THAT(ParseJsonSample(R"({"image": []})")->images, IsEmpty());
-  EXPECT_THAT(ParseJsonSample(R"({"image": null, "id": 1})")->images,
+  EXPECT_THAT(ParseJsonSample(R"({"image": []})")->paths(MediumKind::kImage),
               IsEmpty());
+  EXPECT_THAT(
+      ParseJsonSample(R"({"image": null, "id": 1})")->paths(MediumKind::kImage),
+      IsEmpty());
   EXPECT_THAT(ParseJsonSample(
                   R"({"video": null, "conversations": [{"value": "<image>"}]})")
-                  ->images,
+                  ->paths(MediumKind::kImage),
               IsEmpty());
 }
 
@@ -35,11 +39,11 @@ TEST(ConversationJsonTest, FindsImagesOfPartsUnlessTheyAreListed) {
       {"role": "user", "content": "<image>"},
       {"role": "user", "content": [{"type": "image_url", "image_url": "c.jpg"},
                                    {"type": "image"}, 5]}])";
-  EXPECT_THAT(ParseJsonSample("{" + messages + "}")->images,
+  EXPECT_THAT(ParseJsonSample("{" + messages + "}")->paths(MediumKind::kImage),
               ElementsAre("a.jpg", "b.jpg", "c.jpg"));
-  EXPECT_THAT(
-      ParseJsonSample(R"({"images": ["x.jpg"], )" + messages + "}")->images,
-      ElementsAre("x.jpg"));
+  EXPECT_THAT(ParseJsonSample(R"({"images": ["x.jpg"], )" + messages + "}")
+                  ->paths(MediumKind::kImage),
+              ElementsAre("x.jpg"));
   EXPECT_EQ(ParseJsonSample(R"({"messages": [{"content": [
                 {"type": "image", "image": "a\u0001"}]}]})")
                 .status()
@@ -57,7 +61,7 @@ TEST(ConversationJsonTest, ReadsPreferencePairs) {
         ParseJsonSample(absl::StrCat("{", other, ask, ", ", answers, "}"));
     ASSERT_TRUE(sample.ok()) << sample.status();
     EXPECT_EQ(sample->text_format, RawSample::TextFormat::kConversation);
-    EXPECT_THAT(sample->images, ElementsAre("a.jpg"));
+    EXPECT_THAT(sample->paths(MediumKind::kImage), ElementsAre("a.jpg"));
   }
   for (const char* video : {R"("prompt": "<video>", )",
                             R"("prompt": [{"role": "user", "content": [
@@ -88,10 +92,12 @@ TEST(ConversationJsonTest, RefusesKeysAndPartsThatNameDifferentFiles) {
             "a part of type image names a.jpg in place 1, and image 1 of key "
             "`image` or `images` is b.jpg; wanted the images in the order of "
             "their parts and marks");
-  EXPECT_THAT(parse(R"("images": ["x/a.jpg", "b.jpg"])", parts)->images,
+  EXPECT_THAT(parse(R"("images": ["x/a.jpg", "b.jpg"])", parts)
+                  ->paths(MediumKind::kImage),
               ElementsAre("x/a.jpg", "b.jpg"));
   // A part without a name says nothing.
-  EXPECT_THAT(parse(R"("image": "b.jpg")", R"({"type": "image"})")->images,
+  EXPECT_THAT(parse(R"("image": "b.jpg")", R"({"type": "image"})")
+                  ->paths(MediumKind::kImage),
               ElementsAre("b.jpg"));
   EXPECT_THAT(std::string(parse(R"("video": "b.mp4")",
                                 R"({"type": "video", "video": "a.mp4"})")
@@ -106,13 +112,18 @@ TEST(ConversationJsonTest, RefusesKeysAndPartsThatNameDifferentFiles) {
                            R"("image": "a.jpg", "images": [])",
                            R"("image": [], "images": "a.jpg")",
                            R"("image": null, "images": ["a.jpg"])"}) {
-    EXPECT_THAT(parse(keys, "")->images, ElementsAre("a.jpg")) << keys;
+    EXPECT_THAT(parse(keys, "")->paths(MediumKind::kImage),
+                ElementsAre("a.jpg"))
+        << keys;
   }
   EXPECT_THAT(std::string(parse(R"("video": "a.mp4", "videos": ["a.mp4"])", "")
                               .status()
                               .message()),
               HasSubstr("keys `video` and `videos`; wanted one"));
-  EXPECT_EQ(parse(R"("video": "a.mp4", "videos": [])", "")->videos.size(), 1u);
+  EXPECT_EQ(parse(R"("video": "a.mp4", "videos": [])", "")
+                ->media[MediumKind::kVideo]
+                .size(),
+            1u);
 }
 
 // Each mark in a text is the next of its kind, as each part is.
@@ -193,7 +204,7 @@ TEST(ConversationJsonTest, RefusesImagesWithASizeOfTheirOwn) {
   EXPECT_THAT(ParseJsonSample(R"({"messages": [{"content": [{"type": "image",
                   "image": "a.jpg", "max_pixels": null}, {"type": "text",
                   "text": "q", "max_pixels": 3}]}]})")
-                  ->images,
+                  ->paths(MediumKind::kImage),
               ElementsAre("a.jpg"));
 }
 
@@ -225,7 +236,7 @@ TEST(ConversationJsonTest, TokensMakeAPackedSample) {
   const auto sample = ParseJsonSample(R"({"tokens": [1], "image": "a.jpg"})");
   ASSERT_TRUE(sample.ok()) << sample.status();
   EXPECT_EQ(sample->text_format, RawSample::TextFormat::kPackedJson);
-  EXPECT_THAT(sample->images, ElementsAre("a.jpg"));
+  EXPECT_THAT(sample->paths(MediumKind::kImage), ElementsAre("a.jpg"));
   EXPECT_EQ(ParseJsonSample("{}")->text_format,
             RawSample::TextFormat::kConversation);
 }
@@ -235,7 +246,7 @@ TEST(ConversationJsonTest, AcceptsBytesThatAreNotUtf8) {
   const auto sample =
       ParseJsonSample("{\"image\": \"a.jpg\", \"x\": \"\xff\"}");
   ASSERT_TRUE(sample.ok()) << sample.status();
-  EXPECT_THAT(sample->images, ElementsAre("a.jpg"));
+  EXPECT_THAT(sample->paths(MediumKind::kImage), ElementsAre("a.jpg"));
 }
 
 TEST(ConversationJsonTest, RefusesWithTheReason) {
@@ -454,7 +465,7 @@ TEST(ConversationJsonTest, ReadsVideos) {
     std::vector<std::string> found;
     if (!sample.ok())
       return std::vector<std::string>{std::string(sample.status().message())};
-    for (const JsonVideo& video : sample->videos) {
+    for (const NamedMedium& video : sample->media[MediumKind::kVideo]) {
       found.push_back(video.frames.empty() ? video.path
                                            : absl::StrJoin(video.frames, "+"));
     }
@@ -501,7 +512,7 @@ TEST(ConversationJsonTest, ReadsTheRateOfPictures) {
   };
   const auto sample = part(R"("sample_fps": 0.5)");
   ASSERT_TRUE(sample.ok()) << sample.status();
-  EXPECT_EQ(sample->videos[0].fps, 0.5);
+  EXPECT_EQ(sample->media[MediumKind::kVideo][0].fps, 0.5);
   for (const absl::string_view unread :
        {R"("fps": 2)", R"("start": 1)", R"("video_end": 1)", R"("raw_fps": 3)",
         R"("max_pixels": 3136)", R"("sample_fps": "1")"}) {
@@ -522,11 +533,11 @@ TEST(ConversationJsonTest, ReadsTheClipOfAVideo) {
       {"type": "video", "video": "a.mp4", "video_start": 1.5, "end": 9,
        "fps": 4}, {"type": "video", "video": "b.mp4"}]}]})");
   ASSERT_TRUE(sample.ok()) << sample.status();
-  ASSERT_EQ(sample->videos.size(), 2u);
-  EXPECT_EQ(sample->videos[0].start, 1.5);
-  EXPECT_EQ(sample->videos[0].end, 9);
-  EXPECT_EQ(sample->videos[0].fps, 4);
-  EXPECT_FALSE(sample->videos[1].start.has_value());
+  ASSERT_EQ(sample->media[MediumKind::kVideo].size(), 2u);
+  EXPECT_EQ(sample->media[MediumKind::kVideo][0].start, 1.5);
+  EXPECT_EQ(sample->media[MediumKind::kVideo][0].end, 9);
+  EXPECT_EQ(sample->media[MediumKind::kVideo][0].fps, 4);
+  EXPECT_FALSE(sample->media[MediumKind::kVideo][1].start.has_value());
   for (const char* key :
        {"nframes", "num_frames", "max_pixels", "total_pixels"}) {
     EXPECT_THAT(
@@ -555,7 +566,7 @@ std::string Clips(const std::string& json) {
   const auto sample = ParseJsonSample(json);
   if (!sample.ok()) return std::string(sample.status().message());
   std::string clips;
-  for (const JsonVideo& clip : sample->clips) {
+  for (const NamedMedium& clip : sample->media[MediumKind::kAudio]) {
     absl::StrAppend(&clips, clips.empty() ? "" : " ", clip.path);
     if (clip.start.has_value()) absl::StrAppend(&clips, "@", *clip.start);
     if (clip.end.has_value()) absl::StrAppend(&clips, "-", *clip.end);
@@ -599,7 +610,7 @@ TEST(ConversationJsonTest, TurnsMayBeText) {
                                       R"([{\"type\": \"image\", )"
                                       R"(\"image\": \"a.jpg\"}]}]"})");
   ASSERT_TRUE(sample.ok()) << sample.status();
-  EXPECT_THAT(sample->images, ElementsAre("a.jpg"));
+  EXPECT_THAT(sample->paths(MediumKind::kImage), ElementsAre("a.jpg"));
   EXPECT_THAT(ParseJsonSample(R"({"conversation": [{"value": "<video>"}]})")
                   .status()
                   .message(),
@@ -612,7 +623,7 @@ std::string Document(const std::string& json) {
   if (!sample.ok()) return std::string(sample.status().message());
   EXPECT_EQ(sample->text_format, RawSample::TextFormat::kPlain);
   return absl::StrCat(sample->document, " ",
-                      absl::StrJoin(sample->images, ","));
+                      absl::StrJoin(sample->paths(MediumKind::kImage), ","));
 }
 
 TEST(DocumentJsonTest, ReadsPlainTextAndInterleavedDocuments) {
