@@ -30,6 +30,11 @@ namespace ballast {
 
 namespace {
 
+// "2 images, 1 videos, ", or "" without media.
+std::string Listed(const MediaCounts& media) {
+  return Total(media) == 0 ? "" : absl::StrCat(Describe(media), ", ");
+}
+
 struct MakeCorpusOptions {
   DatasetOptions dataset;
   std::string preset = "mixed";
@@ -64,11 +69,9 @@ absl::Status MakeCorpus(MakeCorpusOptions options) {
       : options.dataset.format == DatasetFormat::kJsonl ? "JSON-lines file"
                                                         : "tar";
   std::cout << absl::StrFormat(
-      "%s: %d samples, %d images, %s%.1f MB in %d %s%s\n", directory,
-      options.dataset.samples, report.images,
-      report.clips == 0 ? "" : absl::StrCat(report.clips, " clips, "),
-      report.bytes * 1e-6, report.shards, shards,
-      report.shards == 1 ? "" : "s");
+      "%s: %d samples, %s%.1f MB in %d %s%s\n", directory,
+      options.dataset.samples, Listed(report.media), report.bytes * 1e-6,
+      report.shards, shards, report.shards == 1 ? "" : "s");
   if (report.wrote_config) {
     std::cout << "configuration: " << directory << "/ballast.yaml\n";
   } else {
@@ -174,9 +177,8 @@ absl::Status RunRepack(RepackFlags options) {
   }
   BALLAST_ASSIGN_OR_RETURN(const RepackReport report, Repack(*opened, repack));
   std::cout << absl::StrFormat(
-      "%s: %d samples, %d images, %d videos, %.1f MB in %d tars", repack.name,
-      report.samples, report.images, report.videos, report.bytes * 1e-6,
-      report.tars - report.resumed);
+      "%s: %d samples, %s%.1f MB in %d tars", repack.name, report.samples,
+      Listed(report.media), report.bytes * 1e-6, report.tars - report.resumed);
   if (report.resumed > 0) {
     std::cout << "; " << report.resumed << " were there already";
   }
@@ -194,7 +196,7 @@ void AddRepack(CommandLine* line) {
   Command* command = line->AddCommand(
       line->program(), "repack",
       R"(Writes the samples of a source as WebDataset tars, in the order of its index,
-which must be up to date. Text, images and videos stay as they are. Rows of
+which must be up to date. Texts and media stay as they are. Rows of
 Parquet are shuffled within a window of row groups; rows of tars among all.
 
 A run that was ended continues after the tars that it has written when run

@@ -97,7 +97,7 @@ struct IndexVideosHeader {
   uint64_t start_table;
   uint64_t video_table;
   uint32_t num_sample_videos;  // of samples alone
-  uint32_t num_sample_clips;   // of these, clips of audio
+  uint32_t num_sample_clips;   // of these, of audio
 };
 static_assert(sizeof(IndexVideosHeader) == 32);
 // Follows the IndexVideosHeader.

@@ -275,12 +275,12 @@ absl::Status WriteShard(const DatasetOptions& options, uint64_t shard,
     for (auto& drawn :
          DrawChunk(options, begin, std::min(begin + kChunk, last))) {
       BALLAST_RETURN_IF_ERROR(drawn.status());
-      report->images += drawn->images.size();
+      report->media[MediumKind::kImage] += drawn->images.size();
       report->bytes += drawn->conversation.size();
       for (const DrawnImage& image : drawn->images) {
         report->bytes += image.bytes.size();
       }
-      report->clips += drawn->clips.size();
+      report->media[MediumKind::kAudio] += drawn->clips.size();
       for (const std::string& wav : drawn->clips) report->bytes += wav.size();
       samples.push_back(*std::move(drawn));
     }

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/command/draw/draw_sample.h"
+#include "server/sample/medium_kind.h"
 
 namespace ballast {
 
@@ -35,10 +36,9 @@ struct DatasetOptions {
 };
 
 struct DatasetReport {
-  uint64_t images = 0;
-  uint64_t clips = 0;
+  MediaCounts media;
   uint64_t shards = 0;
-  // Total bytes of images, clips and conversations.
+  // Total bytes of media and conversations.
   uint64_t bytes = 0;
   // True if ballast.yaml was written; an existing one is kept.
   bool wrote_config = false;

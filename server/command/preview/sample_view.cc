@@ -169,6 +169,14 @@ SampleView::Crop DrawFeatures(const ImageRecord& record, const uint8_t* data) {
   return clip;
 }
 
+absl::Status CheckNumber(uint64_t position, MediumKind kind, size_t count,
+                         uint32_t number) {
+  if (number < count) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat("position ", position, " has ", count, " ",
+                   WordsOf(kind).many, "; wanted number ", number, ", from 0"));
+}
+
 // Every fault is shown, and nothing is replaced.
 v1::Config WithoutPlaceholders(v1::Config config) {
   config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
@@ -434,13 +442,10 @@ absl::StatusOr<std::string> SampleViewer::ImageFile(v1::Split split,
       FaultOr<RawSample> read,
       job_->sources[place.source()]->Read(place.ordinal(), parts));
   if (!read.ok()) return absl::DataLossError(read.fault().reason());
-  const std::vector<const RawMedium*> images = read->of(MediumKind::kImage);
-  if (image >= images.size()) {
-    return absl::OutOfRangeError(
-        absl::StrCat("position ", position, " has ", images.size(),
-                     " images; wanted number ", image, ", from 0"));
-  }
-  return std::string(images[image]->file());
+  const std::vector<const RawMedium*> files = read->of(MediumKind::kImage);
+  BALLAST_RETURN_IF_ERROR(
+      CheckNumber(position, MediumKind::kImage, files.size(), image));
+  return std::string(files[image]->file());
 }
 
 absl::StatusOr<std::string> SampleViewer::ClipFile(v1::Split split,
@@ -450,12 +455,9 @@ absl::StatusOr<std::string> SampleViewer::ClipFile(v1::Split split,
   const SampleSource& source = *job_->sources[place.source()];
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            source.index().sample(place.ordinal()));
-  const std::vector<IndexedMedium> clips = indexed.media.of(MediumKind::kAudio);
-  if (clip >= clips.size()) {
-    return absl::OutOfRangeError(
-        absl::StrCat("position ", position, " has ", clips.size(),
-                     " clips of audio; wanted number ", clip, ", from 0"));
-  }
+  const std::vector<IndexedMedium> heard = indexed.media.of(MediumKind::kAudio);
+  BALLAST_RETURN_IF_ERROR(
+      CheckNumber(position, MediumKind::kAudio, heard.size(), clip));
   ReadParts parts;
   parts.text = false;
   parts.whole_images = false;
@@ -463,17 +465,18 @@ absl::StatusOr<std::string> SampleViewer::ClipFile(v1::Split split,
                            source.Read(place.ordinal(), parts));
   if (!read.ok()) return absl::DataLossError(read.fault().reason());
   const std::vector<const RawMedium*> files = read->of(MediumKind::kAudio);
-  if (files.size() != clips.size()) {
-    return absl::DataLossError(absl::StrCat(
-        "position ", position, ": found ", files.size(),
-        " clips of audio; wanted ", clips.size(), ", as in the index"));
+  if (files.size() != heard.size()) {
+    return absl::DataLossError(
+        absl::StrCat("position ", position, ": found ", files.size(), " ",
+                     WordsOf(MediumKind::kAudio).many, "; wanted ",
+                     heard.size(), ", as in the index"));
   }
   BALLAST_ASSIGN_OR_RETURN(
       const ClipPlan plan,
-      PlanIndexedClip(*GetAudioFamily(config_.model()), *clips[clip].stream));
+      PlanIndexedClip(*GetAudioFamily(config_.model()), *heard[clip].stream));
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<float> samples,
-      clips_.ReadSamples(*files[clip], *clips[clip].stream, plan));
+      clips_.ReadSamples(*files[clip], *heard[clip].stream, plan));
   std::vector<int16_t> pcm;
   pcm.reserve(samples.size());
   for (const float sample : samples) {

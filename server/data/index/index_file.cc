@@ -553,11 +553,11 @@ absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
 }
 
 MediaCounts IndexFile::media_counts() const {
-  const uint64_t clips = videos_header_->num_sample_clips;
   MediaCounts counts;
   counts[MediumKind::kImage] = mark_counts().images;
-  counts[MediumKind::kVideo] = videos_header_->num_sample_videos - clips;
-  counts[MediumKind::kAudio] = clips;
+  counts[MediumKind::kAudio] = videos_header_->num_sample_clips;
+  counts[MediumKind::kVideo] =
+      videos_header_->num_sample_videos - counts[MediumKind::kAudio];
   return counts;
 }
 

@@ -203,8 +203,9 @@ class Repacking {
     MutexLock lock(&mutex_);
     report_.resumed += written.resumed;
     report_.samples += written.samples;
-    report_.images += written.images;
-    report_.videos += written.videos;
+    for (size_t i = 0; i < kMediumKinds; ++i) {
+      report_.media.values[i] += written.media.values[i];
+    }
     report_.bytes += written.bytes;
     done_ += GetFirst(tar + 1) - GetFirst(tar);
     if (options_.progress) options_.progress(done_, shard_samples_);
@@ -244,8 +245,7 @@ class Repacking {
       ++written->samples;
       written->bytes += sample->text.size();
       for (const RawMedium& each : sample->media) {
-        written->images += each.kind == MediumKind::kImage;
-        written->videos += each.kind == MediumKind::kVideo;
+        ++written->media[each.kind];
         written->bytes += each.file().size() + each.size;
       }
     }

@@ -33,8 +33,7 @@ struct RepackReport {
   uint64_t resumed = 0;  // of these, written by an earlier run
   // Written by this run.
   uint64_t samples = 0;
-  uint64_t images = 0;
-  uint64_t videos = 0;
+  MediaCounts media;
   uint64_t bytes = 0;
 };
 

@@ -167,7 +167,7 @@ TEST_F(DatasetTest, ShardsHoldConsecutiveKeysAndTheirFiles) {
     }
     EXPECT_EQ(next, members.size());
   }
-  EXPECT_EQ(report->images, images);
+  EXPECT_EQ(report->media[MediumKind::kImage], images);
   EXPECT_EQ(report->bytes, bytes);
 }
 

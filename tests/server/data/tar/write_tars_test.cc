@@ -87,7 +87,7 @@ class WriteTarsTest : public ::testing::Test {
     const auto lines = Open(lines_, WithVideos());
     const auto report = Repack(*lines, Repacking());
     ASSERT_TRUE(report.ok()) << report.status();
-    EXPECT_EQ(report->videos, 3u);
+    EXPECT_EQ(report->media[MediumKind::kVideo], 3u);
     v1::Source tar =
         MakeSource(v1::Source::FORMAT_WEBDATASET, "tars/chat-*.tar");
     tar.set_index("index/tars.index");
@@ -207,7 +207,7 @@ TEST_F(WriteTarsTest, TheTarsHaveTheSameSamples) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->tars, 4);
   EXPECT_EQ(report->samples, 11);
-  EXPECT_EQ(report->images, 10);
+  EXPECT_EQ(report->media, (MediaCounts{{10, 0, 0}}));
   v1::Source tar = MakeSource(v1::Source::FORMAT_WEBDATASET, "tars/chat-*.tar");
   tar.set_index("index/tars.index");
   const auto tars = Open(tar);
