@@ -58,6 +58,29 @@ BALLAST_HOST_DEVICE inline Rgb YccToRgb(int y, int cb, int cr) {
           ClipToByte(y + ((116130 * cb + kHalf) >> 16))};
 }
 
+// The numbers with which libswscale converts a video's samples to RGB, as its
+// vector code does: 16 bits each, with 13 of fraction.
+struct VideoColours {
+  int16_t black, luma;  // luma that is black; what a step of luma counts
+  int16_t red_cr, green_cb, green_cr, blue_cb;
+};
+
+// The upper half of a product of 16-bit numbers.
+BALLAST_HOST_DEVICE inline int UpperProduct(int a, int b) {
+  return (a * b) >> 16;
+}
+
+BALLAST_HOST_DEVICE inline Rgb VideoToRgb(int y, int cb, int cr,
+                                          const VideoColours& colours) {
+  const int luma = UpperProduct(8 * y - colours.black, colours.luma);
+  cb = 8 * cb - 8 * 128;
+  cr = 8 * cr - 8 * 128;
+  return {ClipToByte(luma + UpperProduct(cr, colours.red_cr)),
+          ClipToByte(luma + UpperProduct(cb, colours.green_cb) +
+                     UpperProduct(cr, colours.green_cr)),
+          ClipToByte(luma + UpperProduct(cb, colours.blue_cb))};
+}
+
 // ---- Words of a crop
 
 // The pixels of a crop, read as words of four bytes. A kernel may read them so

@@ -60,6 +60,36 @@ absl::Status Check(absl::Span<const ResampleRequest> requests,
 
 }  // namespace
 
+VideoColours GetVideoColours(VideoMatrix matrix, bool is_full) {
+  // What red takes of Cr, blue of Cb, green of Cb and Cr, with 16 bits of
+  // fraction, for samples of limited range.
+  struct Row {
+    int64_t red_cr, blue_cb, green_cb, green_cr;
+  };
+  constexpr Row kRows[] = {
+      {104597, 132201, 25675, 53279},  // kBt601
+      {117489, 138438, 13975, 34925},  // kBt709
+      {104448, 132798, 24759, 53109},  // kFcc
+      {117579, 136230, 16907, 35559},  // kSmpte240
+      {110013, 140363, 12277, 42626},  // kBt2020
+  };
+  constexpr int64_t kOne = 1 << 16;
+  const Row& row = kRows[static_cast<size_t>(matrix)];
+  const auto chroma = [&](int64_t value) {
+    if (is_full) value = value * 224 / 255;
+    return static_cast<int16_t>((value * (1 << 13) + kOne / 2) >> 16);
+  };
+  const int64_t luma = is_full ? kOne : kOne * 255 / 219;
+  VideoColours colours;
+  colours.black = is_full ? 0 : 16 * 8;
+  colours.luma = static_cast<int16_t>((luma * (1 << 13) + kOne / 2) >> 16);
+  colours.red_cr = chroma(row.red_cr);
+  colours.green_cb = chroma(-row.green_cb);
+  colours.green_cr = chroma(-row.green_cr);
+  colours.blue_cb = chroma(row.blue_cb);
+  return colours;
+}
+
 uint64_t DecodeMemory(const ResampleRequest& request) {
   return LayOutPlanes(request.form).bytes +
          NarrowPitch(request) * request.form.height;
@@ -153,6 +183,9 @@ absl::Status ResamplePlanner::Plan(absl::Span<const ResampleRequest> requests) {
       image.pitch[plane] = layout.pitch[plane];
     }
     image.sampling = form.sampling;
+    if (form.sampling == ChromaSampling::kVideo) {
+      image.colours = GetVideoColours(form.matrix, form.is_full);
+    }
     image.width = form.width;
     image.height = form.height;
     image.chroma_width = form.plane_width(1);

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "proto/image/engine_jpeg.h"
 #include "proto/image/resample_weights.h"
+#include "trainer_shim/pixel_arithmetic.h"
 
 namespace ballast {
 
@@ -50,8 +51,9 @@ struct ResampleImage {
   uint32_t first_row;      // rows of the images before
   uint32_t first_out_row;
   ChromaSampling sampling;
+  VideoColours colours;  // of a video
 };
-static_assert(sizeof(ResampleImage) == 104);
+static_assert(sizeof(ResampleImage) == 112);
 
 // The inputs of a batch's two passes, in addition to planes and memory. Weights
 // are a filter's, as a library computes them (proto/image/resample_weights.h),
@@ -65,6 +67,9 @@ struct ResamplePlan {
   uint32_t most_width = 0;    // of a source image
   uint64_t narrow_bytes = 0;  // of all narrow rows
 };
+
+// The numbers of a video's form, from the matrix's as libswscale has them.
+VideoColours GetVideoColours(VideoMatrix matrix, bool is_full);
 
 // Bytes of memory that an image takes while it is decoded: planes and narrow
 // rows.

@@ -14,14 +14,34 @@
 
 namespace ballast {
 
+std::optional<VideoMatrix> GetVideoMatrix(int code) {
+  switch (code) {
+    case 0:
+      return std::nullopt;
+    case 1:
+      return VideoMatrix::kBt709;
+    case 4:
+      return VideoMatrix::kFcc;
+    case 7:
+      return VideoMatrix::kSmpte240;
+    case 9:
+    case 10:
+      return VideoMatrix::kBt2020;
+    default:
+      return VideoMatrix::kBt601;
+  }
+}
+
 uint32_t PlaneForm::plane_width(int plane) const {
+  if (plane > 0 && sampling == ChromaSampling::kVideo) return width + width % 2;
   const bool halved = plane > 0 && (sampling == ChromaSampling::k422 ||
                                     sampling == ChromaSampling::k420);
   return halved ? width / 2 + width % 2 : width;
 }
 
 uint32_t PlaneForm::plane_height(int plane) const {
-  const bool halved = plane > 0 && sampling == ChromaSampling::k420;
+  const bool halved = plane > 0 && (sampling == ChromaSampling::k420 ||
+                                    sampling == ChromaSampling::kVideo);
   return halved ? height / 2 + height % 2 : height;
 }
 
@@ -160,8 +180,7 @@ class Header {
     if (!FindSampling()) return {Refusal::kSampling, {}};
     const uint64_t width = form_.width;
     const uint64_t height = form_.height;
-    if (width == 0 || height == 0 ||
-        std::max(width, height) > kMaxEngineSide ||
+    if (width == 0 || height == 0 || std::max(width, height) > kMaxEngineSide ||
         width * height > kMaxEnginePixels ||
         height > kMaxEngineTallness * width) {
       return {Refusal::kSize, {}};

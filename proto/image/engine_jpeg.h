@@ -3,29 +3,46 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace ballast {
 
-// How many planes a JPEG decodes to, and how many pixels share a chroma sample.
+// How many planes a picture decodes to, and how many pixels share a chroma
+// sample.
 enum class ChromaSampling : uint8_t {
-  kGrey,  // one plane
-  k444,   // chroma for each pixel
-  k422,   // for each two pixels of a row
-  k420,   // for each square of two by two pixels
+  kGrey,   // one plane
+  k444,    // chroma for each pixel
+  k422,    // for each two pixels of a row
+  k420,    // for each square of two by two pixels
+  kVideo,  // likewise, in one plane of pairs: Cb, Cr
 };
 
-// The planes that a JPEG decodes to, before upsampling and colour conversion:
-// Y, or Y, Cb and Cr, 8 bits a sample.
+// The matrix of a video's colours.
+enum class VideoMatrix : uint8_t { kBt601, kBt709, kFcc, kSmpte240, kBt2020 };
+
+// The matrix with which libswscale converts a video whose headers have `code`,
+// of ISO/IEC 23091-2 and AVColorSpace; nullopt for RGB.
+std::optional<VideoMatrix> GetVideoMatrix(int code);
+
+// The planes that a picture decodes to, before upsampling and colour
+// conversion: Y, or Y, Cb and Cr, 8 bits a sample.
 struct PlaneForm {
   uint32_t width = 0;  // of the picture and of plane 0
   uint32_t height = 0;
   ChromaSampling sampling = ChromaSampling::kGrey;
+  // Of a video.
+  VideoMatrix matrix = VideoMatrix::kBt601;
+  bool is_full = false;  // samples have all values from 0 to 255
 
-  int planes() const { return sampling == ChromaSampling::kGrey ? 1 : 3; }
-  // Sides of a plane; chroma's are rounded up.
+  int planes() const {
+    return sampling == ChromaSampling::kGrey    ? 1
+           : sampling == ChromaSampling::kVideo ? 2
+                                                : 3;
+  }
+  // Samples on the sides of a plane; chroma's are rounded up.
   uint32_t plane_width(int plane) const;
   uint32_t plane_height(int plane) const;
 

@@ -61,6 +61,8 @@ const char* GetName(ChromaSampling sampling) {
       return "4:2:2";
     case ChromaSampling::k420:
       return "4:2:0";
+    case ChromaSampling::kVideo:
+      break;  // of no JPEG
   }
   return "unknown";
 }

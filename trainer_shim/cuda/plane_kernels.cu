@@ -78,6 +78,16 @@ __device__ inline void LoadRow(const ResampleImage& image,
     }
     return;
   }
+  if (image.sampling == ChromaSampling::kVideo) {
+    const uint8_t* pairs =
+        planes + image.planes[1] + uint64_t{y / 2} * image.pitch[1];
+    for (uint32_t x = threadIdx.x; x < image.width; x += kThreads) {
+      const uint8_t* pair = pairs + x / 2 * 2;
+      const Rgb rgb = VideoToRgb(luma[x], pair[0], pair[1], image.colours);
+      row[x] = {rgb.r, rgb.g, rgb.b, 0};
+    }
+    return;
+  }
   const bool both = image.sampling == ChromaSampling::k420;
   const uint32_t near = both ? y / 2 : y;
   const uint32_t far = y % 2 == 0 ? (near == 0 ? 0 : near - 1)

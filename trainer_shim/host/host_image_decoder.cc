@@ -266,6 +266,18 @@ void PlaneRowToRgb(const ResampleImage& image, const uint8_t* planes,
     }
     return;
   }
+  if (image.sampling == ChromaSampling::kVideo) {
+    const uint8_t* pairs =
+        planes + image.planes[1] + uint64_t{y / 2} * image.pitch[1];
+    for (uint32_t x = 0; x < image.width; ++x, rgb += 3) {
+      const uint8_t* pair = pairs + x / 2 * 2;
+      const Rgb pixel = VideoToRgb(luma[x], pair[0], pair[1], image.colours);
+      rgb[0] = pixel.r;
+      rgb[1] = pixel.g;
+      rgb[2] = pixel.b;
+    }
+    return;
+  }
   const ChromaRows blue = RowsAt(image, planes, 1, y);
   const ChromaRows red = RowsAt(image, planes, 2, y);
   for (uint32_t x = 0; x < image.width; ++x, rgb += 3) {
