@@ -87,6 +87,7 @@ test_packages=(
   clang-format
   ffmpeg
   iproute2
+  libffmpeg-nvenc-dev
   nftables
   prometheus
   python3-jinja2

@@ -4,8 +4,9 @@
 #
 #   tests/gpu/run.sh build   builds the tests and benchmarks into gpu_bundle/,
 #                            with the shared libraries that they need, and the
-#                            corpus of $BALLAST_SHARED_DIR if that is set; needs
-#                            a CUDA toolkit, pip (deploy/wheel.sh) and no GPU
+#                            corpus of $BALLAST_SHARED_DIR and the clips of
+#                            $BALLAST_VIDEO_CLIPS if these are set; needs a CUDA
+#                            toolkit, pip (deploy/wheel.sh) and no GPU
 #   tests/gpu/run.sh run     runs every test of the bundle, each for at most 150
 #                            seconds, all for at most 460; needs a GPU and no
 #                            Bazel; ends with "N passed, N failed"
@@ -122,6 +123,10 @@ build() {
     cp -R "$BALLAST_SHARED_DIR/corpus" "$bundle/shared/"
   fi
 
+  if [[ -f ${BALLAST_VIDEO_CLIPS-} ]]; then
+    install -m 644 "$BALLAST_VIDEO_CLIPS" "$bundle/video_clips"
+  fi
+
   install -m 755 "${scripts[@]}" "$bundle/"
   install -m 644 tests/benchmarks/node/*.py "$bundle/node/"
   # Carried packed, and unpacked by the first run. The programs share much code, which
@@ -165,6 +170,9 @@ each() {
   libraries=$(library_path "$bundle")
   if [[ -d $bundle/shared ]]; then
     export BALLAST_SHARED_DIR=$PWD/$bundle/shared
+  fi
+  if [[ -f $bundle/video_clips ]]; then
+    export BALLAST_VIDEO_CLIPS=$PWD/$bundle/video_clips
   fi
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
