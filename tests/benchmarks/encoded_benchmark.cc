@@ -28,6 +28,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "server/config/config_loader.h"
+#include "server/data/guarded_source.h"
 #include "server/data/open_source.h"
 #include "server/data/tar/tar_reader.h"
 #include "server/delivery/block.h"

@@ -47,19 +47,6 @@ constexpr std::chrono::seconds kProbePeriod(2);
 constexpr int kProbesToReopen = 5;
 constexpr int kReopeningsToLose = 5;
 
-// One thing of a kind a minute.
-class Seldom {
- public:
-  bool Now() {
-    const int64_t now = absl::ToUnixSeconds(absl::Now());
-    int64_t last = last_.load();
-    return now >= last + 60 && last_.compare_exchange_strong(last, now);
-  }
-
- private:
-  std::atomic<int64_t> last_{0};
-};
-
 bool IsLackOfResources(const Error& error) {
   return error.value() == EMFILE || error.value() == ENFILE ||
          error.value() == ENOBUFS || error.value() == ENOMEM;
@@ -68,6 +55,19 @@ bool IsLackOfResources(const Error& error) {
 }  // namespace
 
 struct Relay::Core {
+  // One thing of a kind a minute.
+  class Seldom {
+   public:
+    bool Now() {
+      const int64_t now = absl::ToUnixSeconds(absl::Now());
+      int64_t last = last_.load();
+      return now >= last + 60 && last_.compare_exchange_strong(last, now);
+    }
+
+   private:
+    std::atomic<int64_t> last_{0};
+  };
+
   Core(ListenSockets at, Settings given)
       : listens(std::move(at)), settings(std::move(given)) {}
 
