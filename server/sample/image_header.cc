@@ -203,8 +203,8 @@ absl::StatusOr<uint64_t> ReadJpegBytes(absl::string_view bytes,
 
 constexpr uint64_t kPngPixelBytes = 8;
 
-// libpng's rows, each of which is allocated at most twice, and again if the file
-// is read a second time.
+// libpng's rows, each of which is allocated at most twice, and again if the
+// file is read a second time.
 uint64_t PngRowBytes(uint64_t width) {
   return 8 * kPngPixelBytes * (width + 64);
 }

@@ -701,7 +701,7 @@ class InitTest(tools.ToolTest):
         self.assertIn("2 samples, 0 images, 1 videos, 1 clips of audio, 0 skipped, 0 bad", found)
         planned = self.ok("ballast-server", "plan", "--config", config, "--step", "0")
         self.assertRegex(planned, "4 videos, 4 clips of")
-        for module, media in (("vision", "1 images and videos"), ("audio", "1 clips of audio")):
+        for module, media in (("vision", "1 videos"), ("audio", "1 clips of audio")):
             less = self.write("less.yaml", text.replace(module + ": {dp: 1}, ", ""))
             for command in (["plan", "--step", "0"], ["serve"]):
                 error = tools.run("ballast-server", command[0], "--config", less, *command[1:])

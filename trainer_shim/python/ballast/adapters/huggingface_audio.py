@@ -189,6 +189,7 @@ def voxtral(batch: Mapping[str, Any]) -> Dict[str, Any]:
 
     Of clips: `input_features` [chunks, 128, 3000], a chunk for every 30 s.
     """
+    check(batch, "huggingface, labels")
     check(batch, "huggingface_audio")
     packed: Any = batch.get("input_features")
     if packed is None or packed.shape[0] % _FRAMES_OF_30_S:
