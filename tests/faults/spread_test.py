@@ -5,6 +5,7 @@ another job, and every batch is the one of a single server.
 """
 
 import os
+import statistics
 import unittest
 
 from tests.harness import tools
@@ -80,20 +81,27 @@ class SpreadTest(tools.JobTest):
         os.makedirs(self.path("even"))
         self.config = tools.set_up(self.path("even"), text, 64, "--preset", "receipts")
         steps = 60
-        used = []
-        for names in (["one"], ["two", "three"]):
+
+        def used(*names):
             servers = [self.start_server(name) for name in names]
             before = [processor_seconds(server) for server in servers]
             self.run_rank(servers, steps, "--spread", len(servers))
-            used.append(
-                [processor_seconds(server) - start for server, start in zip(servers, before)]
-            )
+            seconds = [processor_seconds(server) - start for server, start in zip(servers, before)]
             for server in servers:
                 server.kill()
-        # Images a second of one rank, where the busiest server is the bound.
-        ratio = max(used[0]) / max(used[1])
-        print(f"processor seconds of one server, and of two: {used}; {ratio:.2f} times as fast")
-        self.assertGreaterEqual(ratio, FAIR_SHARE)
+            return seconds
+
+        # Images a second of one rank, where the busiest server is the bound. A server's place
+        # on the circle follows from its port, so pairs differ.
+        ratios = []
+        for turn in "abc":
+            alone, pair = used(turn), used(turn + "1", turn + "2")
+            ratios.append(max(alone) / max(pair))
+            print(
+                f"processor seconds of one server {alone}, of two {pair}: "
+                f"{ratios[-1]:.2f} times as fast"
+            )
+        self.assertGreaterEqual(statistics.median(ratios), FAIR_SHARE)
 
 
 if __name__ == "__main__":
