@@ -42,7 +42,7 @@ std::vector<std::unique_ptr<LoaderClient>> Clients(const Contents& contents) {
   const bool exchanges = contents.audio_ranks > 1;
   loader.job.delivery = exchanges ? v1::DELIVERY_EXCHANGE : v1::DELIVERY_DIRECT;
   loader.job.form = contents.form;
-  loader.job.videos = contents.streams;
+  loader.job.videos = contents.videos;
   loader.job.frames_are_crops = contents.frames_are_crops;
   const bool audio = contents.module == v1::MODULE_AUDIO;
   loader.job.audio_dp = audio ? contents.audio_ranks : 0;
