@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -60,27 +59,6 @@ std::string Bar(double load, double most, int width) {
   return std::string(static_cast<size_t>(share * width + 0.5), '#');
 }
 
-// The heaviest rank over the mean, of all modules of a rank together. 0:
-// modules have other numbers of ranks, or there is one.
-double HeaviestOfAll(const v1::StepBalance& balance,
-                     const google::protobuf::RepeatedField<double>& (
-                         v1::ModuleBalance::*loads)() const) {
-  std::vector<double> together;
-  int modules = 0;
-  for (const v1::ModuleBalance& module : balance.modules()) {
-    if (module.spread_before() == 0) continue;
-    const auto& of = (module.*loads)();
-    if (++modules == 1) together.resize(of.size());
-    if (static_cast<size_t>(of.size()) != together.size()) return 0;
-    for (int r = 0; r < of.size(); ++r) together[r] += of[r];
-  }
-  if (modules < 2 || together.empty()) return 0;
-  const double sum = std::accumulate(together.begin(), together.end(), 0.0);
-  if (!(sum > 0)) return 0;
-  return *std::max_element(together.begin(), together.end()) *
-         static_cast<double>(together.size()) / sum;
-}
-
 void AddBalance(const v1::StepBalance& balance, View* view) {
   std::string line = absl::StrFormat(
       "step %d: %s tokens in %d micro-batches", balance.step(),
@@ -91,12 +69,10 @@ void AddBalance(const v1::StepBalance& balance, View* view) {
         100.0 * balance.totals().tokens() / balance.pack_room());
   }
   view->Add(line);
-  const double all = HeaviestOfAll(balance, &v1::ModuleBalance::load_after);
-  if (all > 0) {
+  if (balance.spread_after() > 0) {
     view->Add(absl::StrFormat(
         "all modules: heaviest rank over mean %s as read, %s as trained",
-        RatioText(HeaviestOfAll(balance, &v1::ModuleBalance::load_before)),
-        RatioText(all)));
+        RatioText(balance.spread_before()), RatioText(balance.spread_after())));
   }
   for (const v1::ModuleBalance& module : balance.modules()) {
     const int ranks =

@@ -31,6 +31,20 @@ std::vector<std::string> ModuleNames() {
   return names;
 }
 
+std::vector<double> SumOfModules(
+    const v1::MicroBatchSchedule& columns,
+    const google::protobuf::RepeatedField<double>& (
+        v1::ModuleSchedule::*loads)() const) {
+  if (columns.modules_size() < 2) return {};
+  std::vector<double> sums((columns.modules(0).*loads)().size());
+  for (const v1::ModuleSchedule& module : columns.modules()) {
+    const auto& own = (module.*loads)();
+    if (static_cast<size_t>(own.size()) != sums.size()) return {};
+    for (int r = 0; r < own.size(); ++r) sums[r] += own[r];
+  }
+  return sums;
+}
+
 const v1::ModuleSchedule* FindModule(const v1::MicroBatchSchedule& micro_batch,
                                      v1::Module module) {
   for (const v1::ModuleSchedule& entry : micro_batch.modules()) {

@@ -76,6 +76,13 @@ std::optional<v1::Module> ParseModule(absl::string_view name);
 // The names in the order of kModuleKinds.
 std::vector<std::string> ModuleNames();
 
+// The loads of each rank, summed over modules; empty if these differ in ranks
+// or there is one module. `loads`: load_before or load_after.
+std::vector<double> SumOfModules(
+    const v1::MicroBatchSchedule& columns,
+    const google::protobuf::RepeatedField<double>& (
+        v1::ModuleSchedule::*loads)() const);
+
 // The module's columns in a micro-batch, or null if it is not configured.
 const v1::ModuleSchedule* FindModule(const v1::MicroBatchSchedule& micro_batch,
                                      v1::Module module);

@@ -238,6 +238,14 @@ v1::StepBalance GetBalance(const v1::StepSchedule& schedule,
     of->set_spread_before(before.ratio());
     of->set_spread_after(after.ratio());
   }
+  Spread before;
+  Spread after;
+  for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
+    before.Add(SumOfModules(columns, &v1::ModuleSchedule::load_before));
+    after.Add(SumOfModules(columns, &v1::ModuleSchedule::load_after));
+  }
+  balance.set_spread_before(before.ratio());
+  balance.set_spread_after(after.ratio());
   return balance;
 }
 

@@ -30,22 +30,6 @@ double GetMost(const Loads& loads) {
   return loads.empty() ? 0 : *std::max_element(loads.begin(), loads.end());
 }
 
-// The loads of each rank, summed over modules; empty if these differ in ranks
-// or there is one module.
-std::vector<double> SumOfModules(
-    const v1::MicroBatchSchedule& columns,
-    const google::protobuf::RepeatedField<double>& (
-        v1::ModuleSchedule::*loads)() const) {
-  if (columns.modules_size() < 2) return {};
-  std::vector<double> sums((columns.modules(0).*loads)().size());
-  for (const v1::ModuleSchedule& module : columns.modules()) {
-    const auto& own = (module.*loads)();
-    if (static_cast<size_t>(own.size()) != sums.size()) return {};
-    for (int r = 0; r < own.size(); ++r) sums[r] += own[r];
-  }
-  return sums;
-}
-
 }  // namespace
 
 Report::Report(const std::vector<v1::Role>& roles, Clock* clock)

@@ -179,7 +179,6 @@ function together(balance) {
   const sum = key => all[0][key].map((_, i) => all.reduce((s, m) => s + finite(m[key][i]), 0));
   return {module: 'all modules', ranks: all[0].ranks, ranks_a_bar: 1, before: sum('before'), after: sum('after')};
 }
-const heaviest = loads => Math.max(...loads) * loads.length / loads.reduce((a, b) => a + b, 0);
 
 function modules(json) {
   const parts = [], all = together(json.balance);
@@ -187,8 +186,8 @@ function modules(json) {
     parts.push(el('section', {class: 'half'},
       el('h2', {}, 'All modules: load of each rank in step ' + json.balance.step.toLocaleString('en')), bars(all)),
       el('section', {class: 'half'}, el('h2', {}, 'All modules: heaviest rank over mean'),
-        el('p', {class: 'large'}, el('b', {}, ratio(heaviest(all.before))), ' as read, ',
-          el('b', {}, ratio(heaviest(all.after))), ' as trained'),
+        el('p', {class: 'large'}, el('b', {}, ratio(json.balance.spread_before)), ' as read, ',
+          el('b', {}, ratio(json.balance.spread_after)), ' as trained'),
         el('p', {class: 'facts'}, 'A rank’s modules together are what is balanced; a module alone need not be even.')));
   }
   for (const m of json.balance ? json.balance.modules : []) {

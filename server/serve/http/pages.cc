@@ -113,6 +113,8 @@ Json BalanceJson(const v1::StepBalance& balance) {
           {"micro_batches", balance.micro_batches()},
           {"tokens", balance.totals().tokens()},
           {"pack_room", balance.pack_room()},
+          {"spread_before", balance.spread_before()},
+          {"spread_after", balance.spread_after()},
           {"modules", std::move(modules)}};
 }
 

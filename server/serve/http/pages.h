@@ -43,9 +43,10 @@ inline constexpr int kMaxListed = 100;  // clients, bad samples, stalls
 //   numbers {NAME: value}: every counter and gauge, labels in its name
 //     ("ballast_images_total use=vision")
 //   times [{name, count, sum, p50, p99}]: every histogram, in seconds
-//   balance null or {step, micro_batches, modules [{module, ranks,
-//     ranks_a_bar, spread_before, spread_after, before [..], after [..],
-//     samples, bytes, within_servers {samples, bytes}, between_servers}]}
+//   balance null or {step, micro_batches, spread_before, spread_after,
+//     modules [{module, ranks, ranks_a_bar, spread_before, spread_after,
+//     before [..], after [..], samples, bytes, within_servers {samples, bytes},
+//     between_servers}]}
 //   history [{step, modules [{module, spread_before, spread_after}]}]
 //   clients_total, clients [GetStatusResponse.Client, with the module, rank and
 //     split of its role in place of `role`]

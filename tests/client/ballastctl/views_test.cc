@@ -90,7 +90,6 @@ TEST(BalanceViewTest, ColumnsOfDifferentLengthsAreSafe) {
   EXPECT_THAT(TopView(now, nullptr, {.lines = 50}), HasSubstr("vision"));
 }
 
-// Vision's ranks have 200 and 100, language's 0 and 100: together 1:1.
 TEST(BalanceViewTest, TopShowsAllModulesOfARankTogether) {
   Snapshot now;
   now.balance = Balance(2);
@@ -99,12 +98,12 @@ TEST(BalanceViewTest, TopShowsAllModulesOfARankTogether) {
   v1::ModuleBalance& language = *now.balance->add_modules();
   language.set_module(v1::MODULE_LANGUAGE);
   language.set_spread_before(2);
-  for (const double load : {0, 100}) language.add_load_before(load);
-  for (const double load : {0, 300}) language.add_load_after(load);
+  now.balance->set_spread_before(1);
+  now.balance->set_spread_after(1.5);
   EXPECT_THAT(TopView(now, nullptr, {.lines = 50}),
               HasSubstr("all modules: heaviest rank over mean 1.000 as read, "
                         "1.500 as trained"));
-  language.mutable_load_after()->Truncate(1);
+  now.balance->clear_spread_after();  // modules that differ in ranks
   EXPECT_THAT(TopView(now, nullptr, {.lines = 50}),
               Not(HasSubstr("all modules")));
 }

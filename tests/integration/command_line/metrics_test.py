@@ -313,15 +313,18 @@ class MetricsTest(tools.CorpusTest):
         )
         with self.page_server(config) as (_, (address,), http):
             self.ok("ballast-rank", "--server", address, "--steps", 1)
-            loads = json.loads(
-                self.ok(
-                    "ballastctl", "--server", address, "balance", "--step", 0, "--ranks", "--json"
-                )
-            )["modules"]
+            step = json.loads(
+                self.ok("ballastctl", "--server", address, "schedule", "--step", 0, "--json")
+            )
             shown = self.shown(http, "chromium-equal")
-        ranks = [sum(of) for of in zip(*(module["load"]["after"] for module in loads.values()))]
+        # Each micro-batch waits for its own heaviest rank.
+        ranks = [
+            [sum(of) for of in zip(*(load["after"] for load in columns["load"].values()))]
+            for columns in step["micro_batches"]
+        ]
+        self.assertGreater(len(ranks), 1)
         self.assertIn("All modules: load of each rank in step 0", shown)
-        heaviest = max(ranks) * len(ranks) / sum(ranks)
+        heaviest = sum(map(max, ranks)) * len(ranks[0]) / sum(map(sum, ranks))
         self.assertIn("<b>%.3f</b> as trained" % heaviest, shown)
 
     @has("chromium")

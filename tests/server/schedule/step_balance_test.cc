@@ -95,6 +95,35 @@ TEST(StepBalanceTest, SpreadIsTakenOfEachMicroBatch) {
   EXPECT_DOUBLE_EQ(balance.modules(0).spread_before(), 48.0 / 30);
 }
 
+// Vision's ranks have 6 and 24, and 14 and 16 as trained; language's 20 and 0,
+// and 8 and 12.
+TEST(StepBalanceTest, AllModulesOfARankAreTakenTogether) {
+  v1::StepSchedule schedule = SmallStep();
+  EXPECT_EQ(GetBalance(schedule, {}, Geometry()).spread_before(), 0);
+  v1::ModuleSchedule language = schedule.micro_batches(0).modules(0);
+  language.set_module(v1::MODULE_LANGUAGE);
+  language.clear_load_before();
+  language.clear_load_after();
+  for (const double load : {20, 0}) language.add_load_before(load);
+  for (const double load : {8, 12}) language.add_load_after(load);
+  *schedule.mutable_micro_batches(0)->add_modules() = language;
+  // The ranks of the second micro-batch have each other's loads.
+  v1::MicroBatchSchedule second = schedule.micro_batches(0);
+  for (v1::ModuleSchedule& module : *second.mutable_modules()) {
+    module.mutable_load_before()->SwapElements(0, 1);
+    module.mutable_load_after()->SwapElements(0, 1);
+  }
+  *schedule.add_micro_batches() = second;
+  const v1::StepBalance balance = GetBalance(schedule, {}, Geometry());
+  EXPECT_DOUBLE_EQ(balance.spread_before(), 26.0 / 25);
+  EXPECT_DOUBLE_EQ(balance.spread_after(), 28.0 / 25);
+  // Modules that differ in ranks.
+  for (v1::MicroBatchSchedule& columns : *schedule.mutable_micro_batches()) {
+    columns.mutable_modules(1)->add_load_after(0);
+  }
+  EXPECT_EQ(GetBalance(schedule, {}, Geometry()).spread_after(), 0);
+}
+
 TEST(StepBalanceTest, AModuleWithoutLoadHasNoSpread) {
   v1::StepSchedule schedule = SmallStep();
   for (int r = 0; r < 2; ++r) {
