@@ -408,16 +408,16 @@ absl::Status ServerChannel::Explain(const CallOptions& options,
     // Unary calls are never cancelled here: the server is shutting down.
     result = absl::UnavailableError("the server is shutting down");
   } else if (absl::IsUnavailable(result)) {
-    // As the next handshake has it, by files that may be new.
-    ChannelSecurity now = security_;
-    const absl::Status read = now.current_tls == nullptr
-                                  ? absl::OkStatus()
-                                  : ReadTls(now.files, &now);
-    absl::Status tls = !UnixPath(address_).empty()
-                           ? absl::OkStatus()
-                           : DiagnoseTls(address_, now, kDiagnosis);
-    if (!tls.ok() && !read.ok()) {
-      tls = Failed(absl::StrCat(tls.message(), "; ", read.message()));
+    absl::Status tls;
+    if (UnixPath(address_).empty()) {
+      // The next handshake reads the files again.
+      ChannelSecurity now = security_;
+      absl::Status read;
+      if (now.current_tls != nullptr) read = ReadTls(now.files, &now);
+      tls = DiagnoseTls(address_, now, kDiagnosis);
+      if (!tls.ok() && !read.ok()) {
+        tls = Failed(absl::StrCat(tls.message(), "; ", read.message()));
+      }
     }
     // Otherwise nothing listens at the address, or the server is going away.
     result = !tls.ok() ? tls

@@ -19,12 +19,8 @@ namespace {
 
 constexpr size_t kBlockBytes = size_t{32} << 10;  // of 65,535 that fit one
 
-uint32_t ReadBig32(absl::string_view bytes, size_t at) {
-  uint32_t value = 0;
-  for (size_t i = 0; i < 4; ++i) {
-    value = value << 8 | static_cast<uint8_t>(bytes[at + i]);
-  }
-  return value;
+uint32_t ReadLength(absl::string_view chunk) {
+  return png_get_uint_32(reinterpret_cast<png_const_bytep>(chunk.data()));
 }
 
 // The payloads of the run of IDAT chunks with which `bytes` begins.
@@ -35,7 +31,7 @@ class ImageData {
   // The next payload, cut where the file is; empty after the last one.
   absl::string_view Next() {
     while (rest_.size() > 8 && rest_.substr(4, 4) == "IDAT") {
-      const uint32_t length = ReadBig32(rest_, 0);
+      const uint32_t length = ReadLength(rest_);
       if (length > PNG_UINT_31_MAX) break;
       const absl::string_view payload = rest_.substr(8, length);
       // Name, length and checksum.
@@ -124,7 +120,7 @@ size_t FindImageData(absl::string_view bytes) {
   size_t at = 8;
   while (at + 8 <= bytes.size()) {
     if (bytes.substr(at + 4, 4) == "IDAT") return at;
-    const uint32_t length = ReadBig32(bytes, at);
+    const uint32_t length = ReadLength(bytes.substr(at));
     if (length > PNG_UINT_31_MAX) break;
     at += size_t{length} + 12;
   }
@@ -296,9 +292,7 @@ class PngDecoder {
       block[3 + i] = static_cast<uint8_t>(~size >> (8 * i));
     }
     const size_t head_size = static_cast<size_t>(block + 5 - head);
-    for (int i = 0; i < 4; ++i) {
-      head[i] = static_cast<uint8_t>((head_size - 8 + size) >> (24 - 8 * i));
-    }
+    png_save_uint_32(head, static_cast<png_uint_32>(head_size - 8 + size));
     Process({reinterpret_cast<const char*>(head), head_size});
     Process({reinterpret_cast<const char*>(bytes), size});
     Process({"\0\0\0\0", 4});  // a checksum, which is not compared
