@@ -26,6 +26,8 @@ import time
 import unittest
 import zipfile
 
+from tests.harness import tools
+
 MOST_SECONDS = 120
 SAMPLES = 48
 
@@ -53,21 +55,7 @@ class Sets:
     def __init__(self, server, folder):
         self.server, self.photos = server, folder + "/photos"
         self.draw(folder + "/drawn", "--preset", "receipts")
-        os.mkdir(self.photos)
-        rows = {}
-        for path in glob.glob(folder + "/drawn/*.tar"):
-            with tarfile.open(path) as tar:
-                for member in tar:
-                    key, _, extension = member.name.partition(".")
-                    data = tar.extractfile(member).read()
-                    row = rows.setdefault(key, {"image": []})
-                    if extension == "json":
-                        row.update(json.loads(data))
-                        continue
-                    row["image"].append(member.name)
-                    with open(os.path.join(self.photos, member.name), "wb") as file:
-                        file.write(data)
-        self.rows = list(rows.values())
+        self.rows = tools.unpack(folder + "/drawn", self.photos)
 
     def draw(self, out, *options):
         subprocess.run(

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/trainer_shim/cuda/same_shape.h"
 #include "trainer_shim/cuda/nvdec_decoder.h"
 
 #if __has_include(<ffnvcodec/dynlink_nvcuvid.h>)
@@ -90,17 +91,6 @@ SAME_SIZE(MapInfo, CUVIDPROCPARAMS);
 SAME_PLACE(MapInfo, unpaired, CUVIDPROCPARAMS, unpaired_field);
 SAME_PLACE(MapInfo, stream, CUVIDPROCPARAMS, output_stream);
 SAME_SIZE(DecodeStatus, CUVIDGETDECODESTATUS);
-
-// The same number of arguments, and arguments of the same sizes.
-template <typename... A, typename... B>
-constexpr bool SameShape(CUresult (*)(A...), int (*)(B...)) {
-  if constexpr (sizeof...(A) != sizeof...(B)) {
-    return false;
-  } else {
-    return ((sizeof(A) == sizeof(B) &&
-             std::is_pointer_v<A> == std::is_pointer_v<B>)&&...);
-  }
-}
 // The header's functions are types. Those that take a void* take ours, too.
 #define SAME(name)                                            \
   static_assert(SameShape(std::add_pointer_t<tcuvid##name>(), \

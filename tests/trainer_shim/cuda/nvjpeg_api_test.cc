@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/trainer_shim/cuda/same_shape.h"
+
 #if __has_include(<nvjpeg.h>)
 #include <nvjpeg.h>
 #endif
@@ -41,16 +43,6 @@ static_assert(offsetof(nvjpegDevAllocatorV2_t, dev_free) ==
 static_assert(offsetof(nvjpegPinnedAllocatorV2_t, pinned_ctx) ==
               offsetof(nvjpeg::Allocator, context));
 
-// The same number of arguments, and arguments of the same sizes.
-template <typename... A, typename... B>
-constexpr bool SameShape(nvjpegStatus_t (*)(A...), int (*)(B...)) {
-  if constexpr (sizeof...(A) != sizeof...(B)) {
-    return false;
-  } else {
-    return ((sizeof(A) == sizeof(B) &&
-             std::is_pointer_v<A> == std::is_pointer_v<B>)&&...);
-  }
-}
 #define SAME(name) \
   static_assert(   \
       SameShape(decltype (&nvjpeg##name)(), decltype(NvjpegApi::name)()))
