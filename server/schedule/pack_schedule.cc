@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <queue>
 #include <set>
-#include <tuple>
 #include <utility>
 
+#include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
@@ -38,67 +37,150 @@ absl::Status CheckLengths(const std::vector<uint32_t>& lengths,
   return absl::OkStatus();
 }
 
-uint64_t Cost(const std::vector<uint64_t>& squares,
-              const std::vector<uint32_t>& pack) {
-  uint64_t cost = 0;
-  for (const uint32_t i : pack) cost += squares[i];
-  return cost;
-}
+// The pack of each sample.
+struct Packing {
+  std::vector<uint32_t> pack_of;
+  size_t packs = 0;
+};
 
-// Sorts by descending cost, so that packs that run at the same time have
-// similar costs.
-void SortByCost(const std::vector<uint64_t>& squares, Groups* packs) {
-  std::vector<std::pair<uint64_t, uint32_t>> order;  // cost, pack
-  order.reserve(packs->size());
-  for (uint32_t p = 0; p < packs->size(); ++p) {
-    std::sort((*packs)[p].begin(), (*packs)[p].end());
-    order.emplace_back(Cost(squares, (*packs)[p]), p);
-  }
-  std::stable_sort(
-      order.begin(), order.end(),
-      [](const auto& a, const auto& b) { return a.first > b.first; });
-  Groups sorted;
-  sorted.reserve(packs->size());
-  for (const auto& [cost, p] : order) sorted.push_back(std::move((*packs)[p]));
-  *packs = std::move(sorted);
-}
-
-// Puts each sample, longest first, into the cheapest pack that has room.
-// Returns no packs if some sample fits nowhere.
-Groups FillByCost(const std::vector<uint32_t>& lengths,
-                  const std::vector<uint64_t>& squares, size_t packs,
-                  uint64_t capacity) {
-  std::vector<uint32_t> order(lengths.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return std::make_pair(lengths[a], squares[a]) >
-           std::make_pair(lengths[b], squares[b]);
-  });
-  // Samples only become shorter, so a pack that has room keeps it until it is
-  // filled further.
-  MinHeap<std::tuple<uint64_t, size_t, uint32_t>> with_room;  // cost, members
-  MinHeap<std::pair<uint64_t, uint32_t>> without;             // tokens
-  // Members keep packs from staying empty.
-  for (uint32_t p = 0; p < packs; ++p) with_room.emplace(0, 0, p);
-  std::vector<uint64_t> tokens(packs, 0);
-  std::vector<uint64_t> costs(packs, 0);
-  Groups filled(packs);
-  for (const uint32_t i : order) {
-    while (!without.empty() && without.top().first + lengths[i] <= capacity) {
-      const uint32_t p = without.top().second;
-      without.pop();
-      with_room.emplace(costs[p], filled[p].size(), p);
+// Packs in order of the samples; the last ones are split until their number is
+// a multiple of limits.multiple. Errors: as PackInOrder.
+absl::StatusOr<Packing> FillInOrder(const std::vector<uint32_t>& lengths,
+                                    const PackLimits& limits) {
+  BALLAST_RETURN_IF_ERROR(CheckLengths(lengths, limits));
+  Packing packing;
+  packing.pack_of.reserve(lengths.size());
+  std::vector<uint32_t> ends;  // of each pack, in samples
+  uint64_t tokens = 0;
+  for (uint32_t i = 0; i < lengths.size(); ++i) {
+    if (tokens + lengths[i] > limits.capacity) {
+      ends.push_back(i);
+      tokens = 0;
     }
-    if (with_room.empty()) return {};
-    const uint32_t p = std::get<2>(with_room.top());
-    with_room.pop();
-    tokens[p] += lengths[i];
-    costs[p] += squares[i];
-    filled[p].push_back(i);
-    without.emplace(tokens[p], p);
+    packing.pack_of.push_back(ends.size());
+    tokens += lengths[i];
+  }
+  ends.push_back(lengths.size());
+  packing.packs = ends.size();
+  const size_t wanted =
+      (ends.size() + limits.multiple - 1) / limits.multiple * limits.multiple;
+  if (wanted > lengths.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(lengths.size(), " samples cannot fill ", wanted,
+                     " packs, a multiple of ", limits.multiple,
+                     "; make batch.global a multiple of it"));
+  }
+  // There are enough samples, so a pack to split is always found.
+  for (size_t from = ends.size() - 1; packing.packs < wanted;) {
+    if (ends[from] - (from == 0 ? 0 : ends[from - 1]) < 2) {
+      --from;
+      continue;
+    }
+    // A sample that leaves stays the end of those before it.
+    packing.pack_of[--ends[from]] = packing.packs++;
+  }
+  return packing;
+}
+
+// Puts each sample, longest first, into the cheapest pack that has room; of
+// equally cheap ones into the one with the fewest samples, then the first.
+// Returns no packs if some sample fits nowhere.
+Packing FillByCost(const std::vector<uint32_t>& lengths,
+                   const std::vector<uint64_t>& squares, size_t packs,
+                   uint64_t capacity) {
+  // Longest first, then largest square, then in order: as one number.
+  std::vector<absl::uint128> order;
+  order.reserve(lengths.size());
+  for (uint32_t i = 0; i < lengths.size(); ++i) {
+    order.push_back(absl::uint128(~lengths[i]) << 96 |
+                    absl::uint128(~squares[i]) << 32 | i);
+  }
+  std::sort(order.begin(), order.end());
+  struct Sums {
+    uint64_t tokens = 0;
+    uint64_t cost = 0;
+    uint32_t members = 0;
+  };
+  std::vector<Sums> sums(packs);
+  Packing filled{std::vector<uint32_t>(lengths.size()), packs};
+  // Samples only become shorter, so a pack that has room keeps it until it is
+  // filled further. Empty packs, of which none is dearer or has more members,
+  // are used first: packs of one sample are in order of their tokens.
+  MinHeap<absl::uint128> with_room;                // cost, members, pack
+  MinHeap<std::pair<uint64_t, uint32_t>> without;  // tokens, pack
+  size_t singles = std::min(packs, order.size());  // without, the first ones
+  const auto open = [&](uint32_t p) {
+    with_room.push(
+        absl::MakeUint128(sums[p].cost, uint64_t{sums[p].members} << 32 | p));
+  };
+  for (size_t place = 0; place < order.size(); ++place) {
+    const uint32_t i = absl::Uint128Low64(order[place]);
+    uint32_t p = place;
+    if (place >= packs) {
+      const uint64_t most = capacity - lengths[i];
+      while (singles > 0 && sums[singles - 1].tokens <= most) open(--singles);
+      for (; !without.empty() && without.top().first <= most; without.pop()) {
+        open(without.top().second);
+      }
+      if (with_room.empty()) return {};
+      p = absl::Uint128Low64(with_room.top());
+      with_room.pop();
+    }
+    filled.pack_of[i] = p;
+    sums[p].tokens += lengths[i];
+    sums[p].cost += squares[i];
+    ++sums[p].members;
+    if (place >= packs) without.emplace(sums[p].tokens, p);
   }
   return filled;
 }
+
+// Packs by descending cost, so that packs that run at the same time have
+// similar costs.
+class SortedPacks {
+ public:
+  SortedPacks(const std::vector<uint64_t>& squares, Packing packing)
+      : packing_(std::move(packing)) {
+    std::vector<uint64_t> costs(packing_.packs);
+    for (size_t i = 0; i < squares.size(); ++i) {
+      costs[packing_.pack_of[i]] += squares[i];
+    }
+    by_cost_.reserve(costs.size());
+    for (uint32_t p = 0; p < costs.size(); ++p) {
+      by_cost_.push_back(absl::MakeUint128(~costs[p], p));
+    }
+    std::sort(by_cost_.begin(), by_cost_.end());
+  }
+
+  // As PackedTime.
+  uint64_t Time(uint32_t together) const {
+    uint64_t time = 0;
+    for (size_t first = 0; first < by_cost_.size(); first += together) {
+      time += ~absl::Uint128High64(by_cost_[first]);
+    }
+    return time;
+  }
+
+  Groups Take() const {
+    std::vector<uint32_t> sizes(by_cost_.size());
+    for (const uint32_t p : packing_.pack_of) ++sizes[p];
+    std::vector<uint32_t> numbers(by_cost_.size());
+    Groups groups(by_cost_.size());
+    for (size_t number = 0; number < by_cost_.size(); ++number) {
+      const uint32_t p = absl::Uint128Low64(by_cost_[number]);
+      numbers[p] = number;
+      groups[number].reserve(sizes[p]);
+    }
+    for (uint32_t i = 0; i < packing_.pack_of.size(); ++i) {
+      groups[numbers[packing_.pack_of[i]]].push_back(i);
+    }
+    return groups;
+  }
+
+ private:
+  Packing packing_;
+  std::vector<absl::uint128> by_cost_;  // the opposite of the cost, pack
+};
 
 // Packs that run together. The pack with the largest encoder load gives a
 // sample to one of the packs with the least, or swaps one with it.
@@ -270,7 +352,9 @@ uint64_t PackedTime(const std::vector<uint64_t>& squares, const Groups& packs,
     uint64_t largest = 0;
     const size_t end = std::min(packs.size(), first + together);
     for (size_t p = first; p < end; ++p) {
-      largest = std::max(largest, Cost(squares, packs[p]));
+      uint64_t cost = 0;
+      for (const uint32_t i : packs[p]) cost += squares[i];
+      largest = std::max(largest, cost);
     }
     time += largest;
   }
@@ -279,34 +363,10 @@ uint64_t PackedTime(const std::vector<uint64_t>& squares, const Groups& packs,
 
 absl::StatusOr<Groups> PackInOrder(const std::vector<uint32_t>& lengths,
                                    const PackLimits& limits) {
-  BALLAST_RETURN_IF_ERROR(CheckLengths(lengths, limits));
-  Groups packs(1);
-  uint64_t tokens = 0;
+  BALLAST_ASSIGN_OR_RETURN(const Packing packing, FillInOrder(lengths, limits));
+  Groups packs(packing.packs);
   for (uint32_t i = 0; i < lengths.size(); ++i) {
-    if (tokens + lengths[i] > limits.capacity) {
-      packs.emplace_back();
-      tokens = 0;
-    }
-    packs.back().push_back(i);
-    tokens += lengths[i];
-  }
-  const size_t wanted =
-      (packs.size() + limits.multiple - 1) / limits.multiple * limits.multiple;
-  if (wanted > lengths.size()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(lengths.size(), " samples cannot fill ", wanted,
-                     " packs, a multiple of ", limits.multiple,
-                     "; make batch.global a multiple of it"));
-  }
-  // There are enough samples, so a pack to split is always found.
-  for (size_t from = packs.size() - 1; packs.size() < wanted;) {
-    if (packs[from].size() < 2) {
-      --from;
-      continue;
-    }
-    const uint32_t last = packs[from].back();
-    packs[from].pop_back();
-    packs.push_back({last});
+    packs[packing.pack_of[i]].push_back(i);
   }
   return packs;
 }
@@ -314,20 +374,17 @@ absl::StatusOr<Groups> PackInOrder(const std::vector<uint32_t>& lengths,
 absl::StatusOr<Groups> PackBalanced(const std::vector<uint32_t>& lengths,
                                     const std::vector<uint64_t>& squares,
                                     const PackLimits& limits) {
-  BALLAST_ASSIGN_OR_RETURN(const Groups in_order, PackInOrder(lengths, limits));
+  BALLAST_ASSIGN_OR_RETURN(Packing packing, FillInOrder(lengths, limits));
+  const size_t packs = packing.packs;
   // The reference's packs, sorted by cost: never slower, since sorting
   // minimises the sum of each set's largest.
-  Groups best = in_order;
-  SortByCost(squares, &best);
-  Groups filled =
-      FillByCost(lengths, squares, in_order.size(), limits.capacity);
-  if (filled.empty()) return best;
-  SortByCost(squares, &filled);
-  if (PackedTime(squares, filled, limits.multiple) <
-      PackedTime(squares, best, limits.multiple)) {
-    best = std::move(filled);
-  }
-  return best;
+  const SortedPacks in_order(squares, std::move(packing));
+  packing = FillByCost(lengths, squares, packs, limits.capacity);
+  if (packing.packs == 0) return in_order.Take();
+  const SortedPacks filled(squares, std::move(packing));
+  return filled.Time(limits.multiple) < in_order.Time(limits.multiple)
+             ? filled.Take()
+             : in_order.Take();
 }
 
 }  // namespace ballast
