@@ -14,11 +14,47 @@ bool Within(uint64_t held, uint64_t bytes, uint64_t limit) {
 
 }  // namespace
 
-BlockLedger::BlockLedger(uint64_t memory, uint32_t shares, uint64_t begin,
+BlockLedger::BlockLedger(uint64_t memory, uint32_t roles, uint64_t begin,
                          uint64_t end)
     : memory_(memory),
-      share_(memory / std::max(shares, 1u)),
+      lent_share_(memory / std::max(roles, 1u)),
       arena_(begin, end) {}
+
+void BlockLedger::OpenStream(const RoleKey& role) {
+  open_roles_ += roles_[role].streams++ == 0;
+}
+
+void BlockLedger::CloseStream(const RoleKey& role) {
+  const auto found = roles_.find(role);
+  if (--found->second.streams > 0) return;
+  --open_roles_;
+  ForgetIfEmpty(found);
+}
+
+uint64_t BlockLedger::share() const {
+  return memory_ / std::max<uint64_t>(open_roles_, 1);
+}
+
+bool BlockLedger::HasRoom(uint64_t bytes) const {
+  return Within(held_, Footprint(bytes), memory_);
+}
+
+std::optional<RoleKey> BlockLedger::AboveShare(
+    const RoleKey& role, uint64_t bytes,
+    const std::set<RoleKey>& except) const {
+  const uint64_t footprint = Footprint(bytes);
+  const auto own = roles_.find(role);
+  const uint64_t holds = own == roles_.end() ? 0 : own->second.held;
+  if (holds != 0 && !Within(holds, footprint, share())) return std::nullopt;
+  std::optional<RoleKey> above;
+  uint64_t most = share();
+  for (const auto& [key, holdings] : roles_) {
+    if (holdings.held <= most || except.contains(key)) continue;
+    most = holdings.held;
+    above = key;
+  }
+  return above;
+}
 
 uint64_t BlockLedger::Footprint(uint64_t bytes) {
   return AlignUp(kArenaStampBytes + bytes, kArenaPage);
@@ -32,7 +68,8 @@ std::optional<BlockLedger::Grant> BlockLedger::Acquire(
   const bool must_grant =
       found == streams_.end() || found->second.not_lent == 0;
   const auto of_role = roles_.find(key.role());
-  const uint64_t role_holds = of_role == roles_.end() ? 0 : of_role->second;
+  const uint64_t role_holds =
+      of_role == roles_.end() ? 0 : of_role->second.held;
   const auto known = by_key_.find(key);
   LedgerBlock* entry =
       known == by_key_.end() ? nullptr : &blocks_[known->second];
@@ -40,7 +77,7 @@ std::optional<BlockLedger::Grant> BlockLedger::Acquire(
   const bool counts = entry == nullptr || entry->idle.has_value();
   const bool is_held = entry != nullptr && !entry->holders.empty();
   const uint64_t others = role_holds - (is_held ? entry->bytes : 0);
-  const bool within_share = others == 0 || Within(others, footprint, share_);
+  const bool within_share = others == 0 || Within(others, footprint, share());
   const bool within_memory =
       role_holds == 0 || Within(in_use_, counts ? footprint : 0, memory_);
   if (!must_grant && !(within_share && within_memory)) return std::nullopt;
@@ -66,9 +103,11 @@ std::optional<BlockLedger::Grant> BlockLedger::Acquire(
     }
   }
   if (counts) in_use_ += entry->bytes;
-  grant.lendable = within_share && entry->place.has_value();
-  if (!is_held) roles_[key.role()] += entry->bytes;
-  entry->holders[stream] = false;
+  if (!is_held) {
+    roles_[key.role()].held += entry->bytes;
+    held_ += entry->bytes;
+  }
+  entry->holders[stream] = Hold::kHeld;
   Holdings& holdings = streams_[stream];
   ++holdings.held;
   ++holdings.not_lent;
@@ -80,12 +119,33 @@ std::optional<uint64_t> BlockLedger::GetPlace(uint64_t block) const {
   return entry == blocks_.end() ? std::nullopt : entry->second.place;
 }
 
+bool BlockLedger::Promise(uint64_t stream, uint64_t block) {
+  LedgerBlock& entry = blocks_.at(block);
+  Hold& hold = entry.holders.at(stream);
+  if (!entry.place.has_value()) return false;
+  if (entry.promised == 0) {
+    uint64_t& promised = roles_.at(entry.key.role()).promised;
+    if (promised != 0 && !Within(promised, entry.bytes, lent_share_)) {
+      return false;
+    }
+    promised += entry.bytes;
+  }
+  if (hold == Hold::kHeld) {
+    hold = Hold::kPromised;
+    ++entry.promised;
+  }
+  return true;
+}
+
 void BlockLedger::Lend(uint64_t stream, uint64_t block) {
   const auto entry = blocks_.find(block);
   if (entry == blocks_.end()) return;
   const auto holder = entry->second.holders.find(stream);
-  if (holder == entry->second.holders.end() || holder->second) return;
-  holder->second = true;
+  if (holder == entry->second.holders.end() ||
+      holder->second != Hold::kPromised) {
+    return;
+  }
+  holder->second = Hold::kLent;
   --streams_[stream].not_lent;
 }
 
@@ -96,13 +156,17 @@ BlockLedger::Fate BlockLedger::Release(uint64_t stream, uint64_t block) {
   const auto holder = entry.holders.find(stream);
   if (holder == entry.holders.end()) return Fate::kStays;
   Holdings& holdings = streams_[stream];
-  if (!holder->second) --holdings.not_lent;
+  const auto of_role = roles_.find(entry.key.role());
+  if (holder->second != Hold::kLent) --holdings.not_lent;
   if (--holdings.held == 0) streams_.erase(stream);
+  if (holder->second != Hold::kHeld && --entry.promised == 0) {
+    of_role->second.promised -= entry.bytes;
+  }
   entry.holders.erase(holder);
   if (!entry.holders.empty()) return Fate::kStays;
-  const auto of_role = roles_.find(entry.key.role());
-  of_role->second -= entry.bytes;
-  if (of_role->second == 0) roles_.erase(of_role);
+  of_role->second.held -= entry.bytes;
+  held_ -= entry.bytes;
+  ForgetIfEmpty(of_role);
   return entry.in_work ? Fate::kUnwanted : Settle(block, &entry);
 }
 
@@ -121,6 +185,11 @@ BlockLedger::Fate BlockLedger::OnBuilt(uint64_t block, bool ok) {
 bool BlockLedger::IsHeld(uint64_t block) const {
   const auto entry = blocks_.find(block);
   return entry != blocks_.end() && !entry->second.holders.empty();
+}
+
+void BlockLedger::ForgetIfEmpty(
+    std::map<RoleKey, RoleHoldings>::iterator role) {
+  if (role->second.streams == 0 && role->second.held == 0) roles_.erase(role);
 }
 
 std::optional<uint64_t> BlockLedger::Place(uint64_t bytes,

@@ -81,6 +81,20 @@ void StreamProgress::OnBegun() {
 
 void StreamProgress::OnTaken() { begun_.pop_front(); }
 
+void StreamProgress::GiveBack() {
+  to_begin_ = begun_.back();
+  begun_.pop_back();
+  drops_plan_ = next_ == NextBlock::kBeingPlanned;
+  if (!drops_plan_) next_ = NextBlock::kUnknown;
+}
+
+bool StreamProgress::DropsPlan() {
+  if (!drops_plan_) return false;
+  drops_plan_ = false;
+  next_ = NextBlock::kUnknown;
+  return true;
+}
+
 bool StreamProgress::AllTaken() const { return PastEnd(ToTake()); }
 
 bool StreamProgress::PastEnd(const BlockId& block) const {

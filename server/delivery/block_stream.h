@@ -96,6 +96,10 @@ class StreamProgress {
   // The next action. A kPlan counts as done.
   Decision Next();
 
+  // Whether what is planned now is of no use, since GiveBack was called
+  // meanwhile. Call once before OnPlanned or Stop; if true, instead of it.
+  bool DropsPlan();
+
   // Records that the block of kPlan has `bytes` and its step `micro_batches`
   // micro-batches. Returns whether the stream wants the block; otherwise it has
   // been passed over.
@@ -106,6 +110,11 @@ class StreamProgress {
 
   // Records that the oldest block begun has been handed out.
   void OnTaken();
+
+  // Whether the last block begun may be given back: the oldest stays.
+  bool MayGiveBack() const { return !stopped_ && begun_.size() > 1; }
+  // Records that the last block begun has not been begun after all.
+  void GiveBack();
 
   // Stops planning and beginning blocks.
   void Stop() { stopped_ = true; }
@@ -138,6 +147,7 @@ class StreamProgress {
   NextBlock next_ = NextBlock::kUnknown;  // to_begin_
   uint64_t next_bytes_ = 0;               // with kPlanned
   uint32_t next_micro_batches_ = 0;       // with kPlanned: of its step
+  bool drops_plan_ = false;  // with kBeingPlanned: of another block
   bool stopped_ = false;
 };
 
@@ -159,12 +169,6 @@ struct LoaderBlock {
   uint64_t generation = 0;  // valid once done and OK, in the arena only
 };
 
-// A stream's hold on a block that it has begun but not handed out.
-struct QueuedBlock {
-  std::shared_ptr<LoaderBlock> block;
-  bool lendable;
-};
-
 // An open stream.
 struct LoaderStream {
   LoaderStream(uint64_t id, const v1::Role& role, const BlockRange& range,
@@ -176,8 +180,8 @@ struct LoaderStream {
 
   // The first block that has been begun but is not built; nullopt if all are.
   std::optional<BlockId> FirstUnbuilt() const {
-    for (const QueuedBlock& queued : queue) {
-      if (!queued.block->done) return queued.block->id;
+    for (const auto& block : queue) {
+      if (!block->done) return block->id;
     }
     return std::nullopt;
   }
@@ -187,8 +191,9 @@ struct LoaderStream {
   StreamProgress progress;
   std::function<void()> ready;
   std::optional<PlannedBlock> planned;
-  std::deque<QueuedBlock> queue;  // in order
-  absl::Status plan_error;        // follows the queued blocks
+  // Blocks that it has begun but not handed out, in order.
+  std::deque<std::shared_ptr<LoaderBlock>> queue;
+  absl::Status plan_error;  // follows the queued blocks
   // Whether the consumer has requested a block's checksum: workers then compute
   // the checksums of later blocks, ahead of demand.
   bool asks_checksums = false;

@@ -59,6 +59,10 @@ absl::StatusOr<Loader::Settings> GetSettings(const v1::Config& config,
   return settings;
 }
 
+RoleKey GetKey(const v1::Role& role) {
+  return {role.split(), role.module(), role.dp_rank()};
+}
+
 // The first generation of blocks in `arena`. Random, so that generations of two
 // arenas differ and none occurs among the bytes of a block.
 uint64_t FirstGeneration(const Arena& arena) {
@@ -155,17 +159,17 @@ Loader::Loader(const Settings& settings, const Scheduler* scheduler,
                ActiveSamples* active, StepGate* gate)
     : settings_(settings),
       splits_(GetParts(settings, scheduler, active, gate)),
-      shares_(uint64_t{settings.ranks} *
-              (splits_.size() -
-               std::count(splits_.begin(), splits_.end(), nullptr))),
+      roles_(uint64_t{settings.ranks} *
+             (splits_.size() -
+              std::count(splits_.begin(), splits_.end(), nullptr))),
       max_streams_of_role_(
           std::max(kMinStreamsOfRole, settings.peers + kSpareStreams)),
       max_streams_(
-          std::max(kMinStreams, (settings.peers + kSpareStreams) * shares_)),
+          std::max(kMinStreams, (settings.peers + kSpareStreams) * roles_)),
       builder_(std::move(builder)),
       arena_(std::move(arena)),
       next_generation_(FirstGeneration(*arena_)),
-      ledger_(settings.memory, shares_, arena_->begin(), arena_->end()),
+      ledger_(settings.memory, roles_, arena_->begin(), arena_->end()),
       gates_(splits_.size(),
              EncoderGate(settings.encoders_first, settings.prefetch_steps)),
       workers_(std::move(workers)) {}
@@ -220,6 +224,7 @@ absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
       settings_.prefetch_steps, std::move(ready));
   stream->last_taken = ++taken_;
   GetGate(*stream).Add(stream.get());
+  ledger_.OpenStream(GetKey(role));
   Advance(stream.get(), &deferred);
   streams_[id] = std::move(stream);
   return std::make_unique<Stream>(shared_from_this(), id);
@@ -354,8 +359,8 @@ LoaderStats Loader::stats() const {
   for (const auto& [id, stream] : streams_) {
     stats.streams_short_of_memory += stream->waits_for_memory;
     stats.streams_awaiting_encoders += stream->waits_for_encoders;
-    for (const QueuedBlock& queued : stream->queue) {
-      stats.blocks_ready += queued.block->done;
+    for (const auto& block : stream->queue) {
+      stats.blocks_ready += block->done;
     }
   }
   for (const auto& [number, block] : blocks_) {
@@ -414,6 +419,10 @@ void Loader::OnPlanned(uint64_t stream_id,
   MutexLock lock(&mutex_);
   LoaderStream* stream = Find(stream_id);
   if (stream == nullptr || !stream->end.ok()) return;
+  if (stream->progress.DropsPlan()) {
+    Advance(stream, &deferred);
+    return;
+  }
   if (planned.ok()) {
     if (stream->progress.OnPlanned(planned->plan.bytes(),
                                    planned->plan.header.micro_batches)) {
@@ -514,10 +523,10 @@ void Loader::OnFinished(const std::weak_ptr<LoaderBlock>& weak,
   OnBuilt(block.get(), checksum.ok(), &deferred);
   for (const auto& [id, stream] : streams_) {
     if (stream->queue.empty()) continue;
-    if (stream->queue.front().block == block) Notify(stream.get(), &deferred);
+    if (stream->queue.front() == block) Notify(stream.get(), &deferred);
     if (checksum.ok()) continue;
-    for (const QueuedBlock& queued : stream->queue) {
-      if (queued.block == block) stream->progress.Stop();
+    for (const auto& queued : stream->queue) {
+      if (queued == block) stream->progress.Stop();
     }
   }
   AdvanceWaiting(&deferred);
@@ -531,10 +540,6 @@ absl::Status Closed() { return absl::CancelledError("the stream is closed"); }
 std::string Describe(const v1::Role& role) {
   return absl::StrCat(SplitWord(role.split()), ModuleName(role.module()),
                       " rank ", role.dp_rank());
-}
-
-RoleKey GetKey(const v1::Role& role) {
-  return {role.split(), role.module(), role.dp_rank()};
 }
 
 // The streams that a role has open.
@@ -618,7 +623,7 @@ std::optional<Loader::BlockOr> Loader::TryNext(uint64_t stream_id) {
   }
   const absl::Status status = stream->queue.empty()
                                   ? stream->plan_error
-                                  : stream->queue.front().block->status;
+                                  : stream->queue.front()->status;
   if (!status.ok()) {
     End(stream, status, &deferred);
     return stream->end;
@@ -708,14 +713,19 @@ void Loader::AdvanceWaiting(Deferred* deferred) {
 
 bool Loader::Begin(LoaderStream* stream, const StreamProgress::Decision& next,
                    Deferred* deferred) {
-  std::vector<uint64_t> gone;
-  const std::optional<BlockLedger::Grant> grant = ledger_.Acquire(
-      stream->id,
-      {stream->role.module(), stream->role.dp_rank(), next.block,
-       AsksDirect(stream->role), stream->role.split()},
-      next.bytes, &gone);
-  for (const uint64_t block : gone) Forget(block, deferred);
-  if (!grant.has_value()) return false;
+  const BlockKey key = {stream->role.module(), stream->role.dp_rank(),
+                        next.block, AsksDirect(stream->role),
+                        stream->role.split()};
+  std::optional<BlockLedger::Grant> grant;
+  while (!grant.has_value()) {
+    if (!ledger_.HasRoom(next.bytes) && TakeBack(*stream, next, deferred)) {
+      continue;
+    }
+    std::vector<uint64_t> gone;
+    grant = ledger_.Acquire(stream->id, key, next.bytes, &gone);
+    for (const uint64_t block : gone) Forget(block, deferred);
+    if (!grant.has_value() && !TakeBack(*stream, next, deferred)) return false;
+  }
   stream->progress.OnBegun();
   GetGate(*stream).OnBegun(*stream, grant->is_new);
   std::shared_ptr<LoaderBlock>& block = blocks_[grant->block];
@@ -734,7 +744,7 @@ bool Loader::Begin(LoaderStream* stream, const StreamProgress::Decision& next,
   }
   if (!grant->is_new) ++blocks_reused_;
   stream->planned.reset();
-  stream->queue.push_back({block, grant->lendable});
+  stream->queue.push_back(block);
   if (HasNews(*stream) && stream->ready_is_owed) {
     // Calls `ready` from a worker: this may run wherever a block is released,
     // where the consumer does not expect to be called.
@@ -747,29 +757,66 @@ bool Loader::Begin(LoaderStream* stream, const StreamProgress::Decision& next,
 
 bool Loader::HasNews(const LoaderStream& stream) {
   return stream.queue.empty() ? !stream.plan_error.ok()
-                              : stream.queue.front().block->done;
+                              : stream.queue.front()->done;
+}
+
+void Loader::LetGo(const LoaderStream& stream,
+                   const std::shared_ptr<LoaderBlock>& block,
+                   Deferred* deferred) {
+  switch (ledger_.Release(stream.id, block->number)) {
+    case BlockLedger::Fate::kStays:
+      break;
+    case BlockLedger::Fate::kUnwanted:
+      Abandon(block, deferred);
+      break;
+    case BlockLedger::Fate::kGone:
+      Forget(block->number, deferred);
+      break;
+  }
+  deferred->forgotten.push_back(block);
+}
+
+bool Loader::TakeBack(const LoaderStream& wants,
+                      const StreamProgress::Decision& next,
+                      Deferred* deferred) {
+  std::set<RoleKey> except;
+  while (true) {
+    const std::optional<RoleKey> role =
+        ledger_.AboveShare(GetKey(wants.role), next.bytes, except);
+    if (!role.has_value()) return false;
+    LoaderStream* last = nullptr;
+    for (const auto& [id, stream] : streams_) {
+      if (GetKey(stream->role) != *role || !stream->progress.MayGiveBack()) {
+        continue;
+      }
+      if (last == nullptr ||
+          last->queue.back()->id < stream->queue.back()->id) {
+        last = stream.get();
+      }
+    }
+    if (last == nullptr) {
+      except.insert(*role);
+      continue;
+    }
+    LetGo(*last, last->queue.back(), deferred);
+    last->queue.pop_back();
+    last->progress.GiveBack();
+    last->planned.reset();
+    Advance(last, deferred);
+    return true;
+  }
 }
 
 void Loader::End(LoaderStream* stream, absl::Status end, Deferred* deferred) {
+  const bool was_open = stream->end.ok();
   stream->end = std::move(end);
   stream->progress.Stop();
   stream->planned.reset();
   stream->waits_for_memory = false;
   stream->waits_for_encoders = false;
-  for (const QueuedBlock& queued : stream->queue) {
-    switch (ledger_.Release(stream->id, queued.block->number)) {
-      case BlockLedger::Fate::kStays:
-        break;
-      case BlockLedger::Fate::kUnwanted:
-        Abandon(queued.block, deferred);
-        break;
-      case BlockLedger::Fate::kGone:
-        Forget(queued.block->number, deferred);
-        break;
-    }
-    deferred->forgotten.push_back(queued.block);
-  }
+  for (const auto& block : stream->queue) LetGo(*stream, block, deferred);
   stream->queue.clear();
+  if (was_open) ledger_.CloseStream(GetKey(stream->role));
   Notify(stream, deferred);
   AdvanceWaiting(deferred);
 }
@@ -785,9 +832,8 @@ LoaderStream* Loader::Find(uint64_t stream) const {
   return found == streams_.end() ? nullptr : found->second.get();
 }
 
-std::unique_ptr<Block> Loader::MakeHold(const LoaderStream& stream,
-                                        const QueuedBlock& queued) {
-  const std::shared_ptr<LoaderBlock>& block = queued.block;
+std::unique_ptr<Block> Loader::MakeHold(
+    const LoaderStream& stream, const std::shared_ptr<LoaderBlock>& block) {
   Block::Content content;
   content.id = block->id;
   content.bytes = block->memory;
@@ -795,7 +841,7 @@ std::unique_ptr<Block> Loader::MakeHold(const LoaderStream& stream,
                       block = block] {
     return core->GetChecksum(id, block.get());
   };
-  if (queued.lendable && block->offset.has_value()) {
+  if (block->offset.has_value() && ledger_.Promise(stream.id, block->number)) {
     content.place = ArenaPlace{*block->offset, block->generation};
   }
   return std::make_unique<Block>(

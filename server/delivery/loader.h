@@ -81,11 +81,10 @@ class Loader : public std::enable_shared_from_this<Loader> {
   };
 
   // `config` is a loaded one. `ranks` is the number of ranks that this server
-  // serves, over all modules: the memory is divided into as many shares for
-  // each split of the job. `scheduler` is the scheduler of train. `active`
-  // lists the schedules that are being computed; the steps of train pass
-  // `gate`; both may be null. `scheduler`, `clock`, `active` and `gate` are not
-  // owned and outlive the loader.
+  // serves, over all modules, of each split of the job. `scheduler` is the
+  // scheduler of train. `active` lists the schedules that are being computed;
+  // the steps of train pass `gate`; both may be null. `scheduler`, `clock`,
+  // `active` and `gate` are not owned and outlive the loader.
   //
   // The loader stops when the last copy of the returned pointer is gone: every
   // stream ends with UNAVAILABLE, and samples that are being built are waited
@@ -241,7 +240,17 @@ class Loader : public std::enable_shared_from_this<Loader> {
   LoaderStream* Find(uint64_t stream) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::unique_ptr<Block> MakeHold(const LoaderStream& stream,
-                                  const QueuedBlock& queued);
+                                  const std::shared_ptr<LoaderBlock>& block)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the stream's hold on a block of its queue.
+  void LetGo(const LoaderStream& stream,
+             const std::shared_ptr<LoaderBlock>& block, Deferred* deferred)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes a role above its share give back a block, if the next block of
+  // `wants` is within its share. Returns false if it is not, or there is none
+  // to give.
+  bool TakeBack(const LoaderStream& wants, const StreamProgress::Decision& next,
+                Deferred* deferred) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the build of a block that no stream holds, unless samples of it have
   // been begun: then the next stream that requests it will need them.
   void Abandon(const std::shared_ptr<LoaderBlock>& block, Deferred* deferred)
@@ -300,7 +309,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
 
   const Settings settings_;
   const SplitParts splits_;  // null: the job has no such split
-  const uint64_t shares_;    // of the memory: ranks of all splits
+  const uint64_t roles_;     // that may have streams: ranks of all splits
   const uint64_t max_streams_of_role_;
   const uint64_t max_streams_;
   const std::unique_ptr<SampleBuilder> builder_;

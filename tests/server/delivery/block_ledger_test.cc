@@ -25,8 +25,13 @@ BlockKey Key(uint64_t step, uint32_t dp_rank = 0) {
 // A ledger of `pages` pages, all of them in the arena.
 class BlockLedgerTest : public ::testing::Test {
  protected:
-  void Start(uint64_t pages, uint32_t shares) {
-    ledger_.emplace(pages * kPage, shares, 0, pages * kPage);
+  // Each of the roles, of ranks 0 and up, has a stream.
+  void Start(uint64_t pages, uint32_t roles) { StartWith(pages, roles, roles); }
+  void StartWith(uint64_t pages, uint32_t roles, uint32_t open) {
+    ledger_.emplace(pages * kPage, roles, 0, pages * kPage);
+    for (uint32_t rank = 0; rank < open; ++rank) {
+      ledger_->OpenStream(Key(0, rank).role());
+    }
   }
   std::optional<BlockLedger::Grant> Acquire(uint64_t stream,
                                             const BlockKey& key,
@@ -130,7 +135,7 @@ TEST_F(BlockLedgerTest, AStreamStaysWithinItsShareAndTheTotal) {
   // A third stream would exceed the total; it gets a block outside the arena.
   const auto beyond = Acquire(3, Key(5));
   ASSERT_TRUE(beyond);
-  EXPECT_FALSE(beyond->lendable);
+  EXPECT_FALSE(ledger_->Promise(3, beyond->block));
   EXPECT_EQ(ledger_->GetPlace(beyond->block), std::nullopt);
   EXPECT_FALSE(Acquire(3, Key(6)));
   ledger_->OnBuilt(beyond->block, true);
@@ -148,7 +153,6 @@ TEST_F(BlockLedgerTest, StreamsOfARoleHaveOneShareTogether) {
   EXPECT_FALSE(Acquire(1, Key(8)));
   const auto beyond = Acquire(5, Key(9));  // its first block
   ASSERT_TRUE(beyond);
-  EXPECT_FALSE(beyond->lendable);
   EXPECT_FALSE(Acquire(5, Key(10)));
   EXPECT_FALSE(Acquire(5, Key(1)));
   // The other role has its own, of which one page is taken.
@@ -156,8 +160,60 @@ TEST_F(BlockLedgerTest, StreamsOfARoleHaveOneShareTogether) {
   EXPECT_FALSE(Acquire(6, Key(1, 1), 2));
   ledger_->OnBuilt(beyond->block, true);
   ledger_->Release(5, beyond->block);
-  EXPECT_TRUE(Acquire(6, Key(1, 1))->lendable);
-  EXPECT_TRUE(Acquire(5, Key(1))->lendable);  // the role holds it anyway
+  EXPECT_TRUE(Acquire(6, Key(1, 1)));
+  EXPECT_TRUE(Acquire(5, Key(1)));  // the role holds it anyway
+}
+
+// A server that could serve any of many roles divides its memory among those
+// that have streams.
+TEST_F(BlockLedgerTest, MemoryFollowsTheOpenStreams) {
+  StartWith(8, 1000, 1);
+  EXPECT_EQ(ledger_->share(), 8 * kPage);
+  for (uint64_t step = 0; step < 8; ++step) Hold(1, Key(step));
+  EXPECT_FALSE(Acquire(1, Key(8)));
+  ledger_->OpenStream(Key(0).role());  // another of the same role
+  EXPECT_EQ(ledger_->share(), 8 * kPage);
+  ledger_->OpenStream(Key(0, 7).role());
+  EXPECT_EQ(ledger_->share(), 4 * kPage);
+  ledger_->CloseStream(Key(0).role());
+  EXPECT_EQ(ledger_->share(), 4 * kPage);
+  ledger_->CloseStream(Key(0, 7).role());
+  EXPECT_EQ(ledger_->share(), 8 * kPage);
+}
+
+TEST_F(BlockLedgerTest, ARoleAboveItsShareGivesBackForOneBelow) {
+  StartWith(8, 1000, 1);
+  std::vector<uint64_t> blocks;
+  for (uint64_t step = 0; step < 8; ++step)
+    blocks.push_back(Hold(1, Key(step)));
+  const RoleKey early = Key(0).role(), late = Key(0, 7).role();
+  EXPECT_EQ(ledger_->AboveShare(early, 1, {}), std::nullopt);
+  ledger_->OpenStream(late);
+  EXPECT_EQ(ledger_->AboveShare(early, 1, {}), std::nullopt);
+  for (uint64_t step = 0; step < 4; ++step) {
+    EXPECT_FALSE(ledger_->HasRoom(Pages(1)));
+    EXPECT_EQ(ledger_->AboveShare(late, Pages(1), {}), early);
+    EXPECT_EQ(ledger_->AboveShare(late, Pages(1), {early}), std::nullopt);
+    ledger_->Release(1, blocks[7 - step]);
+    EXPECT_TRUE(ledger_->HasRoom(Pages(1)));
+    EXPECT_TRUE(ledger_->GetPlace(Hold(2, Key(step, 7))).has_value());
+  }
+  // Each has its share, and nobody gives more.
+  EXPECT_EQ(ledger_->AboveShare(late, Pages(1), {}), std::nullopt);
+  EXPECT_FALSE(Acquire(2, Key(4, 7)));
+  EXPECT_FALSE(Acquire(1, Key(4)));
+  EXPECT_EQ(ledger_->in_use(), 8 * kPage);
+}
+
+// What clients have in hand cannot be taken back, so it stays within the part
+// that a role has when all have streams.
+TEST_F(BlockLedgerTest, AnEarlyClientKeepsNoMoreThanThePartOfOneOfAllRoles) {
+  StartWith(8, 4, 1);
+  std::vector<bool> promised;
+  for (uint64_t step = 0; step < 4; ++step) {
+    promised.push_back(ledger_->Promise(1, Hold(1, Key(step))));
+  }
+  EXPECT_THAT(promised, ElementsAre(true, true, false, false));
 }
 
 TEST_F(BlockLedgerTest, ABlockLargerThanAllMemoryIsGrantedAlone) {
@@ -176,13 +232,16 @@ TEST_F(BlockLedgerTest, LentBlocksFillTheShareButDoNotStopTheStream) {
   const uint64_t first = Hold(1, Key(0));
   const uint64_t second = Hold(1, Key(1));
   EXPECT_FALSE(Acquire(1, Key(2)));
+  ledger_->Lend(1, first);  // not promised: no effect
+  EXPECT_TRUE(ledger_->Promise(1, first));
   ledger_->Lend(1, first);
   EXPECT_FALSE(Acquire(1, Key(2)));
+  EXPECT_TRUE(ledger_->Promise(1, second));
   ledger_->Lend(1, second);
   ledger_->Lend(1, second);  // no effect
   const auto third = Acquire(1, Key(2));
   ASSERT_TRUE(third);
-  EXPECT_FALSE(third->lendable);
+  EXPECT_FALSE(ledger_->Promise(1, third->block));
   EXPECT_FALSE(Acquire(1, Key(3)));
   // There was room for it in the arena, so it stays there for peers.
   EXPECT_TRUE(ledger_->GetPlace(third->block).has_value());
@@ -193,11 +252,11 @@ TEST_F(BlockLedgerTest, LentBlocksFillTheShareButDoNotStopTheStream) {
   const auto shared = Acquire(1, Key(3));
   ASSERT_TRUE(shared);
   EXPECT_FALSE(shared->is_new);
-  EXPECT_FALSE(shared->lendable);
+  EXPECT_FALSE(ledger_->Promise(1, shared->block));
   // Once it has released some blocks, it is.
   ledger_->Release(1, shared->block);
   ledger_->Release(1, first);
-  EXPECT_TRUE(Acquire(1, Key(3))->lendable);
+  EXPECT_TRUE(ledger_->Promise(1, Acquire(1, Key(3))->block));
 }
 
 TEST_F(BlockLedgerTest, UnwantedWorkMayBeDroppedOrReused) {
@@ -266,7 +325,7 @@ TEST_F(BlockLedgerTest, TheBoundHoldsForRandomStreams) {
         pages[grant->block] = size;
         holds.emplace(stream, grant->block);
         if (grant->is_new) ledger_->OnBuilt(grant->block, true);
-        if (grant->lendable && random() % 2 == 0) {
+        if (ledger_->Promise(stream, grant->block) && random() % 2 == 0) {
           ledger_->Lend(stream, grant->block);
         }
       }

@@ -166,7 +166,6 @@ TEST_F(LoaderTest, MemoryStaysWithinTheBound) {
       }
     }
   }
-  // A share of one and a half blocks, for each of four ranks.
   config_.mutable_serve()->set_memory(largest * 6);
   config_.mutable_serve()->set_prefetch_steps(100);
   Start(config_);
@@ -177,12 +176,52 @@ TEST_F(LoaderTest, MemoryStaysWithinTheBound) {
       while (true) {
         const auto block = stream.Next();
         if (!block.ok()) break;
-        EXPECT_LE(loader_->memory_in_use(), largest * 3);  // 2 of 4 shares
+        EXPECT_LE(loader_->memory_in_use(), largest * 6);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(loader_->memory_in_use(), 0);
+}
+
+// A role that is alone has all memory. When others come, it gives back what it
+// has built for later, and makes it again in time.
+TEST_F(LoaderTest, MemoryIsDividedAmongTheRolesThatAreThere) {
+  uint64_t largest = 0;
+  for (uint64_t step = 0; step < 8; ++step) {
+    for (uint32_t m = 0; m < 2; ++m) {
+      for (uint32_t rank = 0; rank < 2; ++rank) {
+        largest = std::max(
+            largest, BlockLedger::Footprint(
+                         GetPlan(v1::MODULE_VISION, rank, {step, m}).bytes()));
+      }
+    }
+  }
+  config_.mutable_serve()->set_memory(largest * 8);
+  config_.mutable_serve()->set_prefetch_steps(100);
+  Start(config_, 1000);
+  BlockingStream early(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 0);
+  // Memory ends what it begins ahead, beyond 1/1000 of it.
+  while (loader_->stats().streams_short_of_memory == 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_GT(loader_->memory_in_use(), largest * 6);
+  BlockingStream late(loader_.get(), v1::MODULE_VISION, 1, 0, 0, 0);
+  // Without a share, it would get no block while it holds another.
+  std::vector<std::unique_ptr<Block>> held;
+  for (int i = 0; i < 3; ++i) {
+    auto next = late.Next();
+    ASSERT_TRUE(next.ok()) << next.status();
+    Check(**next, v1::MODULE_VISION, 1);
+    held.push_back(*std::move(next));
+  }
+  for (uint64_t i = 0; i < 16; ++i) {
+    const auto next = early.Next();
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_EQ((*next)->id(), (BlockId{i / 2, static_cast<uint32_t>(i % 2)}));
+    Check(**next, v1::MODULE_VISION, 0);
+    EXPECT_LE(loader_->memory_in_use(), config_.serve().memory());
+  }
 }
 
 TEST_F(LoaderTest, AStreamMakesProgressWithAlmostNoMemory) {
@@ -516,6 +555,27 @@ TEST(StreamProgressTest, NamesTheNextBlockToBegin) {
   StreamProgress stopped({{5, 1}, 3}, 1);
   stopped.Stop();
   EXPECT_FALSE(stopped.goes_on());
+}
+
+TEST(StreamProgressTest, GivesBackTheLastBlockBegunAndBeginsItAgain) {
+  StreamProgress progress({{5, 1}, 0}, 1);
+  EXPECT_EQ(BeginAll(&progress, Always(2)), (Ids{{5, 1}, {6, 0}, {6, 1}}));
+  progress.GiveBack();
+  progress.GiveBack();
+  EXPECT_EQ(progress.to_begin(), (BlockId{6, 0}));
+  EXPECT_FALSE(progress.MayGiveBack());  // the oldest
+  EXPECT_EQ(BeginAll(&progress, Always(2)), (Ids{{6, 0}, {6, 1}}));
+  // While the next one is being planned, that plan is of no use.
+  progress.OnTaken();
+  EXPECT_EQ(progress.Next().action, Action::kPlan);
+  progress.GiveBack();
+  EXPECT_EQ(progress.Next().action, Action::kNothing);
+  EXPECT_TRUE(progress.DropsPlan());
+  EXPECT_FALSE(progress.DropsPlan());
+  EXPECT_EQ(BeginAll(&progress, Always(2)), (Ids{{6, 1}, {7, 0}, {7, 1}}));
+  // Blocks before an error stay.
+  progress.Stop();
+  EXPECT_FALSE(progress.MayGiveBack());
 }
 
 TEST(StreamProgressTest, WithoutPrefetchOneStepIsBuilt) {
