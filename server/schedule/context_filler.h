@@ -6,12 +6,30 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "server/schedule/context_packs.h"
 
 namespace ballast {
 
 // The drafts among which dynamic context parallelism chooses (PackByContext).
 // Pure functions; threads do not change what they return.
+
+// A pack, and the consecutive ranks that share it: each trains on its zig-zag
+// part of every sample (trainer_shim/thd_layout.h).
+struct ContextPack {
+  uint32_t first_rank = 0;        // a multiple of `ranks`
+  uint32_t ranks = 1;             // a power of two
+  std::vector<uint32_t> samples;  // ascending; at least one
+};
+
+// Packs that run at the same time, in ascending order of rank. Each rank has
+// part of exactly one.
+using ContextMicroBatch = std::vector<ContextPack>;
+
+struct ContextLimits {
+  uint32_t ranks = 1;          // a multiple of most_ranks
+  uint32_t most_ranks = 1;     // of a pack; a power of two
+  uint64_t tokens_a_rank = 0;  // a pack holds so many times its ranks
+  uint32_t multiple = 1;       // of micro-batches
+};
 
 inline constexpr uint32_t kNoSample = ~uint32_t{0};
 

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/threads.h"
-#include "server/schedule/context_filler.h"
 #include "server/schedule/cost_model.h"
 #include "server/schedule/pack_schedule.h"
 

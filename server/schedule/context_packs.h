@@ -7,30 +7,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/schedule/balance.h"
+#include "server/schedule/context_filler.h"
 
 namespace ballast {
 
 // Dynamic context parallelism: each pack is shared by as many ranks as its
 // samples need. Pure functions.
-
-// A pack, and the consecutive ranks that share it: each trains on its zig-zag
-// part of every sample (trainer_shim/thd_layout.h).
-struct ContextPack {
-  uint32_t first_rank = 0;        // a multiple of `ranks`
-  uint32_t ranks = 1;             // a power of two
-  std::vector<uint32_t> samples;  // ascending; at least one
-};
-
-// Packs that run at the same time, in ascending order of rank. Each rank has
-// part of exactly one.
-using ContextMicroBatch = std::vector<ContextPack>;
-
-struct ContextLimits {
-  uint32_t ranks = 1;          // a multiple of most_ranks
-  uint32_t most_ranks = 1;     // of a pack; a power of two
-  uint64_t tokens_a_rank = 0;  // a pack holds so many times its ranks
-  uint32_t multiple = 1;       // of micro-batches
-};
 
 // Packs the samples of a step. The time that is made small is the sum, over the
 // micro-batches, of the largest cost that a rank has: a pack's summed costs
