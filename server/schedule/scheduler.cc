@@ -12,18 +12,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/aligned_buffer.h"
 #include "common/status_macros.h"
-#include "proto/block/block_plan.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 #include "server/config/topology.h"
-#include "server/model/indexed_clip.h"
 #include "server/model/model_images.h"
-#include "server/model/model_profile.h"
-#include "server/model/profiles.h"
 #include "server/schedule/cost_model.h"
 #include "server/schedule/filled_steps.h"
+#include "server/schedule/job_settings.h"
 #include "server/schedule/micro_batch_schedule.h"
 #include "server/schedule/ownership.h"
 #include "server/schedule/pipeline_order.h"
@@ -32,91 +28,40 @@
 #include "server/schedule/sample_order.h"
 #include "server/schedule/schedule_fingerprint.h"
 #include "server/schedule/step_plan.h"
-#include "server/settings/source_fields.h"
 
 namespace ballast {
 
 namespace {
 
-// Fails unless the step of `samples` samples fills the packs of all ranks.
-absl::Status CheckPackMultiple(absl::string_view key, uint32_t samples,
-                               uint64_t multiple) {
-  if (multiple != 0 && samples % multiple == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      key, " is ", samples,
-      "; wanted, with packing.mode `scheduled`, a multiple of the grid times "
-      "packing.virtual_pipeline_group, which is ",
-      multiple));
-}
-
-}  // namespace
-
-absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
-                                                       const v1::Job& job) {
-  if (config.packing().mode() != v1::Packing::MODE_SCHEDULED) {
-    return std::optional<PackShape>();
-  }
-  if (config.balance().delivery() == v1::DELIVERY_OFF) {
-    return absl::InvalidArgumentError(
-        "packing.mode: `scheduled` moves samples to other ranks than their "
-        "readers, which balance.delivery `off` forbids");
-  }
-  const v1::Topology::Module* const language = FindLanguage(config);
-  if (language == nullptr) {
-    return absl::InvalidArgumentError(
-        "packing.mode: `scheduled` packs tokens, but topology.modules has no "
-        "language");
-  }
-  PackShape packs;
-  packs.capacity = PackCapacity(config, *language);
-  packs.dynamic_cp = DynamicCp(config);
-  packs.align = PackAlign(config, v1::MODULE_LANGUAGE);
-  packs.micro_batch_multiple = config.packing().virtual_pipeline_group();
-  packs.encoder_slack = EncoderSlack(config);
-  const uint64_t multiple =
-      uint64_t{Grid(config.topology())} * packs.micro_batch_multiple;
-  BALLAST_RETURN_IF_ERROR(
-      CheckPackMultiple("batch.global", config.batch().global(), multiple));
-  for (const v1::StepRange& range : job.step_ranges()) {
-    if (range.samples() == 0) continue;  // each step has its own size
-    BALLAST_RETURN_IF_ERROR(
-        CheckPackMultiple(absl::StrCat("the batch of step ", range.first_step(),
-                                       " (batch.rampup, batch.changes)"),
-                          range.samples(), multiple));
-  }
-  return std::make_optional(packs);
-}
-
-namespace {
+// What the schedules of a split are made of.
+struct SplitParts {
+  v1::Config config;
+  std::vector<const SourceIndex*> indexes;
+  // The numbers, in config and indexes, of the order's sources.
+  std::vector<uint32_t> sources;
+  SampleOrder order;
+  StepPositions steps;
+  PlanData plan;
+  MicroBatchShape shape;           // without costs, which differ by step
+  std::optional<PackShape> packs;  // only with packing.mode `scheduled`
+  v1::Fingerprint fingerprint;
+  v1::Job job;
+  ModelImages images;
+};
 
 class ConfiguredScheduler final : public Scheduler {
  public:
-  ConfiguredScheduler(const v1::Config& config,
-                      std::vector<const SourceIndex*> indexes,
-                      std::vector<uint32_t> sources, SampleOrder order,
-                      StepPositions steps, PlanData plan, MicroBatchShape shape,
-                      std::optional<PackShape> packs,
-                      v1::Fingerprint fingerprint, v1::Job job,
-                      ModelImages images)
-      : config_(config),
-        indexes_(std::move(indexes)),
-        sources_(std::move(sources)),
-        order_(std::move(order)),
-        steps_(std::move(steps)),
-        plan_(std::move(plan)),
-        shape_(std::move(shape)),
-        packs_(packs),
-        fingerprint_(std::move(fingerprint)),
-        job_(std::move(job)),
-        images_(std::move(images)),
-        device_share_(config) {}
+  explicit ConfiguredScheduler(SplitParts parts)
+      : parts_(std::move(parts)), device_share_(parts_.config) {}
 
   absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const override;
   // As Schedule, for the indexes as they are now.
   absl::StatusOr<v1::StepSchedule> Compute(uint64_t step) const;
 
-  const v1::Fingerprint& fingerprint() const override { return fingerprint_; }
-  const v1::Job& job() const override { return job_; }
+  const v1::Fingerprint& fingerprint() const override {
+    return parts_.fingerprint;
+  }
+  const v1::Job& job() const override { return parts_.job; }
   absl::StatusOr<v1::GetMixtureResponse> MixtureBefore(
       uint64_t step) const override;
 
@@ -129,10 +74,12 @@ class ConfiguredScheduler final : public Scheduler {
 
   absl::StatusOr<std::optional<uint64_t>> GetStep(
       uint64_t position) const override {
-    return steps_.Find(position);
+    return parts_.steps.Find(position);
   }
 
-  void FindInParts(Clock* clock) const override { steps_.FindInParts(clock); }
+  void FindInParts(Clock* clock) const override {
+    parts_.steps.FindInParts(clock);
+  }
 
   // Called while the scheduler is being created.
   void Own(std::unique_ptr<Scheduler> other) {
@@ -160,8 +107,8 @@ class ConfiguredScheduler final : public Scheduler {
                          v1::StepSchedule* schedule) const;
   SampleImages Images(const SampleOrder::Sample& sample,
                       absl::Span<const ImageSize> sides) const {
-    return GetSampleImages(config_, sample.source, sample.ordinal, sample.epoch,
-                           sides);
+    return GetSampleImages(parts_.config, sample.source, sample.ordinal,
+                           sample.epoch, sides);
   }
   // Has the recipe plan the images of all samples together. Errors: as
   // SourceIndex::sample.
@@ -173,18 +120,7 @@ class ConfiguredScheduler final : public Scheduler {
   StageTimes Times(const v1::MicroBatchSchedule& micro_batch) const;
   void OrderForPipeline(v1::StepSchedule* schedule) const;
 
-  const v1::Config config_;
-  const std::vector<const SourceIndex*> indexes_;
-  // The numbers, in config_ and indexes_, of order_'s sources.
-  const std::vector<uint32_t> sources_;
-  const SampleOrder order_;
-  const StepPositions steps_;
-  const PlanData plan_;
-  const MicroBatchShape shape_;           // without costs, which differ by step
-  const std::optional<PackShape> packs_;  // only with packing.mode `scheduled`
-  const v1::Fingerprint fingerprint_;
-  const v1::Job job_;
-  const ModelImages images_;
+  const SplitParts parts_;
   const DeviceShare device_share_;
   std::vector<std::unique_ptr<Scheduler>> others_;  // of the other splits
 };
@@ -200,16 +136,17 @@ absl::StatusOr<ConfiguredScheduler::Ordered> ConfiguredScheduler::SamplesAt(
     PositionRange positions) const {
   Ordered ordered;
   ordered.samples.reserve(positions.end - positions.first);
-  if (plan_.rows != nullptr && positions.first >= plan_.first_position) {
-    const uint64_t first = positions.first - plan_.first_position;
-    const uint64_t end = positions.end - plan_.first_position;
-    if (end > plan_.rows->starts().back()) {
+  if (parts_.plan.rows != nullptr &&
+      positions.first >= parts_.plan.first_position) {
+    const uint64_t first = positions.first - parts_.plan.first_position;
+    const uint64_t end = positions.end - parts_.plan.first_position;
+    if (end > parts_.plan.rows->starts().back()) {
       return absl::OutOfRangeError(
-          absl::StrCat("order.plan has ", plan_.rows->starts().back(),
+          absl::StrCat("order.plan has ", parts_.plan.rows->starts().back(),
                        " rows; row ", end - 1, " was requested"));
     }
     BALLAST_ASSIGN_OR_RETURN(const std::vector<PlanRow> rows,
-                             plan_.rows->Read(first, end - first));
+                             parts_.plan.rows->Read(first, end - first));
     for (const PlanRow& row : rows) {
       ordered.samples.push_back({row.source, row.ordinal, row.epoch});
       if (row.pack != PlanRow::kNoPack) ordered.packs.push_back(row.pack);
@@ -217,8 +154,8 @@ absl::StatusOr<ConfiguredScheduler::Ordered> ConfiguredScheduler::SamplesAt(
     return ordered;
   }
   for (uint64_t at = positions.first; at < positions.end; ++at) {
-    SampleOrder::Sample sample = order_.At(at);
-    sample.source = sources_[sample.source];
+    SampleOrder::Sample sample = parts_.order.At(at);
+    sample.source = parts_.sources[sample.source];
     ordered.samples.push_back(sample);
   }
   return ordered;
@@ -226,44 +163,45 @@ absl::StatusOr<ConfiguredScheduler::Ordered> ConfiguredScheduler::SamplesAt(
 
 absl::StatusOr<v1::GetMixtureResponse> ConfiguredScheduler::MixtureBefore(
     uint64_t step) const {
-  BALLAST_ASSIGN_OR_RETURN(const uint64_t position, steps_.First(step));
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t position, parts_.steps.First(step));
   BALLAST_ASSIGN_OR_RETURN(const std::vector<PositionRange> before,
-                           steps_.Before(step));
+                           parts_.steps.Before(step));
   // What the configured order draws, then the rows of a plan.
-  const uint64_t ordered_end = plan_.rows == nullptr
-                                   ? position
-                                   : std::min(position, plan_.first_position);
-  const size_t sources = sources_.size();
+  const uint64_t ordered_end =
+      parts_.plan.rows == nullptr
+          ? position
+          : std::min(position, parts_.plan.first_position);
+  const size_t sources = parts_.sources.size();
   std::vector<SampleOrder::Drawn> all(sources), trained(sources);
-  order_.AddDrawn(0, ordered_end, &all);
+  parts_.order.AddDrawn(0, ordered_end, &all);
   v1::GetMixtureResponse mixture;
   mixture.set_step(step);
   for (const PositionRange& range : before) {
     mixture.set_samples(mixture.samples() + range.end - range.first);
-    order_.AddDrawn(std::min(range.first, ordered_end),
-                    std::min(range.end, ordered_end), &trained);
+    parts_.order.AddDrawn(std::min(range.first, ordered_end),
+                          std::min(range.end, ordered_end), &trained);
   }
-  std::vector<double> shares = order_.SharesAt(ordered_end);
-  if (plan_.rows != nullptr && position >= plan_.first_position) {
-    const uint64_t rows = plan_.rows->starts().back();
+  std::vector<double> shares = parts_.order.SharesAt(ordered_end);
+  if (parts_.plan.rows != nullptr && position >= parts_.plan.first_position) {
+    const uint64_t rows = parts_.plan.rows->starts().back();
     BALLAST_ASSIGN_OR_RETURN(
         const std::vector<uint64_t> drawn,
-        plan_.rows->CountSources(position - plan_.first_position));
+        parts_.plan.rows->CountSources(position - parts_.plan.first_position));
     BALLAST_ASSIGN_OR_RETURN(const std::vector<uint64_t> whole,
-                             plan_.rows->CountSources(rows));
+                             parts_.plan.rows->CountSources(rows));
     // The rows of a plan file are both drawn and wanted.
     for (size_t s = 0; s < sources; ++s) {
-      const uint64_t count = drawn[sources_[s]];
+      const uint64_t count = drawn[parts_.sources[s]];
       all[s].samples += count;
       trained[s].samples += count;
       trained[s].wanted += static_cast<double>(count);
-      shares[s] = static_cast<double>(whole[sources_[s]]) / rows;
+      shares[s] = static_cast<double>(whole[parts_.sources[s]]) / rows;
     }
   }
   for (size_t s = 0; s < sources; ++s) {
     v1::GetMixtureResponse::Source* source = mixture.add_sources();
-    source->set_name(order_.sources()[s].name);
-    source->set_size(order_.sources()[s].size);
+    source->set_name(parts_.order.sources()[s].name);
+    source->set_size(parts_.order.sources()[s].size);
     source->set_samples(trained[s].samples);
     source->set_skipped(all[s].samples - trained[s].samples);
     source->set_weight(shares[s]);
@@ -279,41 +217,45 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
   absl::StatusOr<v1::StepSchedule> schedule = Compute(step);
   // Checked after the indexes were read: so everything that the step read was
   // valid.
-  for (const uint32_t source : sources_) {
-    BALLAST_RETURN_IF_ERROR(indexes_[source]->CheckUnchanged());
+  for (const uint32_t source : parts_.sources) {
+    BALLAST_RETURN_IF_ERROR(parts_.indexes[source]->CheckUnchanged());
   }
   return schedule;
 }
 
 absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Compute(
     uint64_t step) const {
-  if (job_.end_step() != 0 && step >= job_.end_step()) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "the data end before step ", job_.end_step(),
-        plan_.rows != nullptr
-            ? std::string(" (the end of order.plan)")
-            : absl::StrCat(" (order.epochs is ", config_.order().epochs(), ")"),
-        "; step ", step, " was requested"));
+  if (parts_.job.end_step() != 0 && step >= parts_.job.end_step()) {
+    return absl::OutOfRangeError(
+        absl::StrCat("the data end before step ", parts_.job.end_step(),
+                     parts_.plan.rows != nullptr
+                         ? std::string(" (the end of order.plan)")
+                         : absl::StrCat(" (order.epochs is ",
+                                        parts_.config.order().epochs(), ")"),
+                     "; step ", step, " was requested"));
   }
-  BALLAST_ASSIGN_OR_RETURN(const PositionRange positions, steps_.Of(step));
+  BALLAST_ASSIGN_OR_RETURN(const PositionRange positions,
+                           parts_.steps.Of(step));
   BALLAST_ASSIGN_OR_RETURN(const Ordered ordered, SamplesAt(positions));
   const uint64_t samples = ordered.samples.size();
   v1::StepSchedule schedule;
   schedule.set_step(step);
-  schedule.set_split(job_.split());
-  schedule.set_fingerprint(fingerprint_.hash());
-  for (const v1::Source& source : config_.sources()) {
+  schedule.set_split(parts_.job.split());
+  schedule.set_fingerprint(parts_.fingerprint.hash());
+  for (const v1::Source& source : parts_.config.sources()) {
     schedule.add_sources(source.name());
   }
   schedule.mutable_totals();
-  MicroBatchShape shape = shape_;
+  MicroBatchShape shape = parts_.shape;
   // The steps of balance.cost_changes are steps of train.
-  shape.costs = GetModuleCosts(
-      CostAt(config_.balance(), job_.split() == v1::SPLIT_TRAIN ? step : 0));
+  shape.costs =
+      GetModuleCosts(CostAt(parts_.config.balance(),
+                            parts_.job.split() == v1::SPLIT_TRAIN ? step : 0));
   // Each window of micro-batches is balanced together; the last of a step may
   // be shorter.
   const uint64_t window =
-      packs_ ? samples : uint64_t{WindowSize()} * config_.batch().micro();
+      parts_.packs ? samples
+                   : uint64_t{WindowSize()} * parts_.config.batch().micro();
   for (uint64_t done = 0; done < samples; done += window) {
     std::vector<ScheduledSample> part(std::min(window, samples - done));
     for (uint32_t i = 0; i < part.size(); ++i) {
@@ -324,7 +266,7 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Compute(
         AddWindow(shape, std::move(part), ordered.packs, &schedule));
   }
   // A plan file's packs are in the order in which they run.
-  if (config_.balance().order() == v1::Balance::ORDER_PIPELINE &&
+  if (parts_.config.balance().order() == v1::Balance::ORDER_PIPELINE &&
       ordered.packs.empty()) {
     OrderForPipeline(&schedule);
   }
@@ -342,10 +284,10 @@ StageTimes ConfiguredScheduler::Times(
                              found->load_after().end());
   };
   StageTimes times = {0};
-  for (const ModuleRanks& ranks : shape_.modules) {
+  for (const ModuleRanks& ranks : parts_.shape.modules) {
     if (IsEncoder(ranks.module)) times[0] += largest_load(ranks.module);
   }
-  const uint32_t pp = PpSize(config_, v1::MODULE_LANGUAGE);
+  const uint32_t pp = PpSize(parts_.config, v1::MODULE_LANGUAGE);
   times.insert(times.end(), pp, largest_load(v1::MODULE_LANGUAGE) / pp);
   return times;
 }
@@ -366,53 +308,55 @@ void ConfiguredScheduler::OrderForPipeline(v1::StepSchedule* schedule) const {
 }
 
 uint32_t ConfiguredScheduler::WindowSize() const {
-  return config_.balance().scope() == v1::Balance::SCOPE_WINDOW
-             ? config_.balance().window()
+  return parts_.config.balance().scope() == v1::Balance::SCOPE_WINDOW
+             ? parts_.config.balance().window()
              : 1;
 }
 
 void ConfiguredScheduler::Prefetch(
     const std::vector<ScheduledSample>& samples) const {
-  std::vector<std::vector<uint64_t>> ordinals(indexes_.size());
+  std::vector<std::vector<uint64_t>> ordinals(parts_.indexes.size());
   for (const ScheduledSample& scheduled : samples) {
     ordinals[scheduled.sample.source].push_back(scheduled.sample.ordinal);
   }
-  for (size_t i = 0; i < indexes_.size(); ++i) {
-    indexes_[i]->Prefetch(ordinals[i]);
+  for (size_t i = 0; i < parts_.indexes.size(); ++i) {
+    parts_.indexes[i]->Prefetch(ordinals[i]);
   }
 }
 
 absl::Status ConfiguredScheduler::PlanAhead(
     const std::vector<ScheduledSample>& samples) const {
-  if (images_.recipe() == nullptr) return absl::OkStatus();
+  if (parts_.images.recipe() == nullptr) return absl::OkStatus();
   std::vector<SampleImages> images;
   for (const ScheduledSample& each : samples) {
     BALLAST_ASSIGN_OR_RETURN(
         const IndexedSample indexed,
-        indexes_[each.sample.source]->sample(each.sample.ordinal));
+        parts_.indexes[each.sample.source]->sample(each.sample.ordinal));
     images.push_back(Images(each.sample, indexed.media.images()));
   }
-  images_.PlanAhead(images);
+  parts_.images.PlanAhead(images);
   return absl::OkStatus();
 }
 
 absl::Status ConfiguredScheduler::Measure(ScheduledSample* scheduled) const {
   const SampleOrder::Sample& sample = scheduled->sample;
   const absl::Status status = [&]() -> absl::Status {
-    BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
-                             indexes_[sample.source]->sample(sample.ordinal));
+    BALLAST_ASSIGN_OR_RETURN(
+        const IndexedSample indexed,
+        parts_.indexes[sample.source]->sample(sample.ordinal));
     BALLAST_ASSIGN_OR_RETURN(
         scheduled->size,
         MeasureSample(indexed, Images(sample, indexed.media.images()),
-                      images_));
+                      parts_.images));
     device_share_.Limit(sample.source, sample.ordinal,
                         &scheduled->size.encoded_bytes);
     return absl::OkStatus();
   }();
   if (status.ok()) return status;
-  return Annotate(status,
-                  absl::StrCat("sample ", config_.sources(sample.source).name(),
-                               ":", sample.ordinal));
+  return Annotate(
+      status,
+      absl::StrCat("sample ", parts_.config.sources(sample.source).name(), ":",
+                   sample.ordinal));
 }
 
 absl::Status ConfiguredScheduler::AddWindow(
@@ -425,9 +369,9 @@ absl::Status ConfiguredScheduler::AddWindow(
   }
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<Ownership> owners,
-      !packs_         ? AssignOwners(samples, shape)
-      : packs.empty() ? AssignPackedOwners(samples, shape, *packs_)
-                      : AssignGivenPacks(samples, packs, shape, *packs_));
+      !parts_.packs   ? AssignOwners(samples, shape)
+      : packs.empty() ? AssignPackedOwners(samples, shape, *parts_.packs)
+                      : AssignGivenPacks(samples, packs, shape, *parts_.packs));
   for (const Ownership& ownership : owners) {
     v1::MicroBatchSchedule* micro_batch = schedule->add_micro_batches();
     *micro_batch = MakeMicroBatch(samples, ownership,
@@ -435,91 +379,6 @@ absl::Status ConfiguredScheduler::AddWindow(
     AddTotals(micro_batch->totals(), schedule->mutable_totals());
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
-  MicroBatchShape shape;
-  shape.micro_batch = config.batch().micro();
-  shape.grid = Grid(config.topology());
-  shape.colocated = config.topology().colocated();
-  shape.balance = config.balance();
-  // The shape is copied for every step.
-  shape.balance.clear_cost_changes();
-  shape.balance.clear_cost();
-  shape.geometry = {config.model().patch(), config.model().position_axes(),
-                    GetCropShape(config.model()).margin()};
-  v1::Job fields;
-  for (v1::Job::Field& field : GetJobFields(config)) {
-    *fields.add_fields() = std::move(field);
-  }
-  PlaceFields(fields.fields(), &shape.geometry.fields);
-  if (const v1::AudioFamily* audio = GetAudioFamily(config.model())) {
-    shape.geometry.clip_width = GetClipShape(*audio).width();
-  }
-  shape.geometry.float_positions = HasFloatPositions(config.model());
-  shape.patches_a_token = config.model().merge() * config.model().merge();
-  for (const v1::Module module : Modules(config)) {
-    BALLAST_ASSIGN_OR_RETURN(ServerOfRank servers,
-                             FindServerOfRank(config, module));
-    shape.modules.push_back(
-        {module, DpSize(config, module), std::move(servers), GetMedia(module)});
-  }
-  return shape;
-}
-
-v1::Job MakeJob(const v1::Config& config,
-                const std::vector<ModuleRanks>& modules) {
-  v1::Job job;
-  for (const ModuleRanks& ranks : modules) {
-    v1::Job::ModuleSize* size = job.add_modules();
-    size->set_module(ranks.module);
-    size->set_dp(ranks.dp);
-    size->set_align(PackAlign(config, ranks.module));
-    const v1::Topology::Module& sizes =
-        config.topology().modules().at(std::string(ModuleName(ranks.module)));
-    size->set_tp(sizes.tp());
-    size->set_pp(sizes.pp());
-    size->set_cp(sizes.cp());
-    if (config.balance().delivery() == v1::DELIVERY_HYBRID) {
-      size->mutable_server_of_rank()->Add(ranks.server_of_rank.begin(),
-                                          ranks.server_of_rank.end());
-    }
-  }
-  job.set_global_batch(config.batch().global());
-  job.set_micro_batch(config.batch().micro());
-  job.set_delivery(config.balance().delivery());
-  *job.mutable_model() = config.model();
-  *job.mutable_crop_shape() = GetCropShape(config.model());
-  if (const v1::AudioFamily* audio = GetAudioFamily(config.model())) {
-    *job.mutable_clip_shape() = GetClipShape(*audio);
-  }
-  job.set_float_positions(HasFloatPositions(config.model()));
-  job.set_colocated(config.topology().colocated());
-  job.set_virtual_pipeline_group(config.packing().virtual_pipeline_group());
-  for (const v1::Split split : GetSplits(config)) job.add_splits(split);
-  job.set_padded(config.packing().mode() == v1::Packing::MODE_PADDED);
-  job.set_counts_in_schedules(config.packing().mode() ==
-                              v1::Packing::MODE_SCHEDULED);
-  job.set_row_length(config.packing().row_length());
-  job.set_placement(config.balance().placement());
-  if (const uint32_t dynamic = DynamicCp(config); dynamic > 1) {
-    job.set_dynamic_cp(dynamic);
-  }
-  for (v1::Job::Field& field : GetJobFields(config)) {
-    *job.add_fields() = std::move(field);
-  }
-  return job;
-}
-
-void SetRanges(const std::vector<v1::StepRange>& steps, v1::Job* job) {
-  if (steps.size() > 1 || SamplesOfStep(*job, 0) != steps[0].samples()) {
-    job->mutable_step_ranges()->Assign(steps.begin(), steps.end());
-  }
-}
-
-// Sets the job's global_batch to `samples`, rounded up to whole micro-batches.
-void SetLargest(uint64_t samples, v1::Job* job) {
-  job->set_global_batch(AlignUp(samples, job->micro_batch()));
 }
 
 // The pass over a split of valid or test; `numbers` are its sources' places
@@ -545,14 +404,20 @@ absl::StatusOr<v1::Job::Pass> MakePass(const SampleOrder& order,
   return pass;
 }
 
-absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
-    const v1::Config& job_config,
-    const std::vector<const SourceIndex*>& indexes,
-    const SchedulerInputs& inputs, v1::Split split) {
-  const v1::Config config = ConfigOfSplit(job_config, split);
-  std::vector<uint32_t> numbers = SourcesOfSplit(config, split);
+// The sources of a split: their numbers in the configuration, and as the order
+// takes them.
+struct SplitSources {
+  std::vector<uint32_t> numbers;
   std::vector<SampleOrder::Source> sources;
-  for (const uint32_t i : numbers) {
+};
+
+// Errors: INVALID_ARGUMENT (an empty source).
+absl::StatusOr<SplitSources> FindSources(
+    const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
+    v1::Split split) {
+  SplitSources found;
+  found.numbers = SourcesOfSplit(config, split);
+  for (const uint32_t i : found.numbers) {
     const v1::Source& source = config.sources(i);
     if (indexes[i]->size() == 0) {
       return absl::InvalidArgumentError(
@@ -560,10 +425,51 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
                        ": its index holds no sample; either all are bad, or "
                        "`path` names the wrong files"));
     }
-    sources.push_back({source.name(), indexes[i]->size(), source.weight(),
-                       indexes[i]->group_starts(),
-                       std::max(source.shuffle_groups(), 1u)});
+    found.sources.push_back({source.name(), indexes[i]->size(), source.weight(),
+                             indexes[i]->group_starts(),
+                             std::max(source.shuffle_groups(), 1u)});
   }
+  return found;
+}
+
+// Sets what the indexes leave out of these sources.
+void SetLeftOut(const std::vector<v1::LeftOut>& all,
+                const SplitSources& sources, v1::Job* job) {
+  for (const v1::LeftOut& left_out : all) {
+    const bool is_of_split =
+        std::any_of(sources.sources.begin(), sources.sources.end(),
+                    [&](const SampleOrder::Source& source) {
+                      return source.name == left_out.source();
+                    });
+    if (is_of_split) *job->add_left_out() = left_out;
+  }
+}
+
+// Sets where the steps of a split without a plan end. Errors: as EndStep,
+// StepPositions::First.
+absl::Status SetEnds(const v1::Config& config, const SplitSources& sources,
+                     const SampleOrder& order, const StepPositions& steps,
+                     v1::Job* job) {
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t end_step,
+                           EndStep(config, job->split(), steps, order));
+  job->set_end_step(end_step);
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t an_epoch,
+                           steps.CountEnded(order.GetEnd(1)));
+  job->set_steps_per_epoch(an_epoch);
+  if (job->split() == v1::SPLIT_TRAIN) return absl::OkStatus();
+  BALLAST_ASSIGN_OR_RETURN(
+      *job->mutable_one_pass(),
+      MakePass(order, sources.numbers, config.sources_size(), steps));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
+    const v1::Config& job_config,
+    const std::vector<const SourceIndex*>& indexes,
+    const SchedulerInputs& inputs, v1::Split split) {
+  const v1::Config config = ConfigOfSplit(job_config, split);
+  BALLAST_ASSIGN_OR_RETURN(SplitSources sources,
+                           FindSources(config, indexes, split));
   BALLAST_ASSIGN_OR_RETURN(MicroBatchShape shape, MakeShape(config));
   BALLAST_ASSIGN_OR_RETURN(StepPlan configured, PlanSteps(config, split));
   // One fingerprint covers the sizes of all splits.
@@ -573,17 +479,11 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
       ScheduleFingerprint(job_config, indexes, split, sizes, inputs.plan.get());
   v1::Job job = MakeJob(config, shape.modules);
   job.set_split(split);
-  for (const v1::LeftOut& left_out : inputs.left_out) {
-    const bool is_of_split = std::any_of(
-        sources.begin(), sources.end(), [&](const SampleOrder::Source& source) {
-          return source.name == left_out.source();
-        });
-    if (is_of_split) *job.add_left_out() = left_out;
-  }
+  SetLeftOut(inputs.left_out, sources, &job);
   BALLAST_ASSIGN_OR_RETURN(ModelImages images,
                            ModelImages::Create(config.model(), inputs.recipe));
   const auto make_order = [&](const std::vector<SampleOrder::Change>& changes) {
-    return SampleOrder(sources, changes,
+    return SampleOrder(sources.sources, changes,
                        SeedOfSplit(config.order().seed(), split),
                        config.order().shuffle());
   };
@@ -594,8 +494,9 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
   if (is_filled) {
     if (inputs.load_starts != nullptr) loaded = inputs.load_starts(name);
     BALLAST_ASSIGN_OR_RETURN(
-        filled, FindFilledSteps(config, {make_order, numbers, indexes, images},
-                                loaded));
+        filled,
+        FindFilledSteps(config, {make_order, sources.numbers, indexes, images},
+                        loaded));
     configured.mixtures = filled.mixtures;
     configured.steps.resize(1);
     configured.steps[0].set_samples(0);
@@ -627,17 +528,7 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
         CheckPlanSteps(config, *plan.rows, packs, indexes, images));
     job.set_end_step(first_own_step + plan.rows->starts().size() - 1);
   } else {
-    BALLAST_ASSIGN_OR_RETURN(const uint64_t end_step,
-                             EndStep(config, split, steps, order));
-    job.set_end_step(end_step);
-    BALLAST_ASSIGN_OR_RETURN(const uint64_t an_epoch,
-                             steps.CountEnded(order.GetEnd(1)));
-    job.set_steps_per_epoch(an_epoch);
-    if (split != v1::SPLIT_TRAIN) {
-      BALLAST_ASSIGN_OR_RETURN(
-          *job.mutable_one_pass(),
-          MakePass(order, numbers, config.sources_size(), steps));
-    }
+    BALLAST_RETURN_IF_ERROR(SetEnds(config, sources, order, steps, &job));
   }
   if (is_filled && inputs.save_starts != nullptr) {
     filled.steps->SaveFound(
@@ -647,9 +538,17 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
         loaded.size());
   }
   return std::make_unique<ConfiguredScheduler>(
-      config, indexes, std::move(numbers), std::move(order), std::move(steps),
-      std::move(plan), std::move(shape), packs, std::move(fingerprint),
-      std::move(job), std::move(images));
+      SplitParts{.config = config,
+                 .indexes = indexes,
+                 .sources = std::move(sources.numbers),
+                 .order = std::move(order),
+                 .steps = std::move(steps),
+                 .plan = std::move(plan),
+                 .shape = std::move(shape),
+                 .packs = packs,
+                 .fingerprint = std::move(fingerprint),
+                 .job = std::move(job),
+                 .images = std::move(images)});
 }
 
 }  // namespace

@@ -20,13 +20,6 @@
 
 namespace ballast {
 
-// The limits of packs; nullopt unless packing.mode is `scheduled`. `job` has
-// its step sizes. Errors: INVALID_ARGUMENT (balance.delivery `off`; no language
-// in topology.modules; a step whose samples do not fill the packs of all
-// ranks).
-absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
-                                                       const v1::Job& job);
-
 // A scheduler's inputs besides configuration and indexes.
 struct SchedulerInputs {
   // The rows of order.plan, with the sources of the configuration; null: it is
