@@ -10,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "client/batch_stream.h"
 
 namespace ballast {
@@ -23,13 +22,8 @@ struct SpreadOptions {
   size_t most_servers = 4;
   // Micro-batches of a usual step.
   uint64_t stride = 1;
-  // Asks a server whether it serves this job. OK: it does. Called on threads of
-  // the stream, for all servers at the start and for those that are away or
-  // new. Blocks for 10 s at most.
-  std::function<absl::Status(size_t server)> ask;
-  // The names of all servers known now: those of `stream.servers`, then new
-  // ones in the order in which they were found. Called every kListPeriod on a
-  // thread of the stream; may block. Null: there will be no others.
+  // As SpreadServers::Options (client/spread_servers.h).
+  std::function<absl::StatusOr<uint32_t>(size_t server)> ask;
   std::function<std::vector<std::string>()> list;
 };
 
@@ -37,19 +31,18 @@ struct SpreadOptions {
 // connection of the rank.
 inline constexpr uint32_t kMaxSpread = 64;
 
-// Time between two looks for new servers.
-inline constexpr absl::Duration kListPeriod = absl::Seconds(3);
-
 // A role's blocks, in order, from several servers at once: each makes the
 // blocks of its share of the circle (proto/schedule/spread.h), as a stream of
 // its own. One that fails costs its blocks in the making, for which the others
 // are asked; it is asked in the background whether it is back, and gets its
-// share again then. A new server takes a share once it has answered.
+// share again then. A new server takes a share once it has answered. Shares are
+// as large as the servers' weights.
 //
 // As BatchStream::Create, except that
 //   - at most request.max_bytes of blocks are held over all servers; only the
 //     next in order, while Next waits for it, may exceed this, so that neither
-//     blocks fetched ahead nor those that the caller keeps can keep it out
+//     blocks fetched ahead nor those that the caller keeps can keep it out, and
+//     one block of each server that is larger than all before it
 //   - the errors of a failed server end the stream as Failover says, once no
 //     server is left
 absl::StatusOr<std::unique_ptr<BatchStream>> CreateSpreadStream(

@@ -13,6 +13,7 @@
 #include "proto/schedule/fingerprint.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
+#include "proto/schedule/spread.h"
 
 namespace ballast {
 namespace {
@@ -69,8 +70,28 @@ absl::StatusOr<uint32_t> MicroBatchCounts::Get(uint64_t step,
       absl::StrCat("the schedule of step ", step, " has no micro-batch"));
 }
 
+namespace {
+
+// A role that spreads asks first whom it prefers: roles are even over a long
+// list, and each talks to a few.
+std::vector<std::unique_ptr<LoaderClient>> InOrderOfPreference(
+    const v1::Role& role, std::vector<std::unique_ptr<LoaderClient>> clients) {
+  std::vector<LoaderClient*> servers;
+  for (const auto& client : clients) servers.push_back(client.get());
+  std::vector<std::unique_ptr<LoaderClient>> ordered;
+  for (const size_t i : PreferServers(role, ServerNames(servers))) {
+    ordered.push_back(std::move(clients[i]));
+  }
+  return ordered;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<RoleSource>> RoleSource::Create(
     std::vector<std::unique_ptr<LoaderClient>> clients, Options options) {
+  if (options.spread > 0) {
+    clients = InOrderOfPreference(options.role, std::move(clients));
+  }
   std::unique_ptr<RoleSource> source(
       new RoleSource(std::move(clients), options));
   BALLAST_RETURN_IF_ERROR(source->Open(options));
@@ -104,9 +125,7 @@ absl::Status RoleSource::Open(const Options& options) {
   std::vector<LoaderClient*> servers;
   for (const auto& client : clients_) servers.push_back(client.get());
   timings_ = std::make_unique<TimingReporter>(servers, options.clock);
-  BALLAST_ASSIGN_OR_RETURN(
-      attached_, AttachAll(servers, role_, options.fingerprint,
-                           options.failover.start_patience, options.clock));
+  BALLAST_ASSIGN_OR_RETURN(attached_, Attach(options, servers));
   BALLAST_RETURN_IF_ERROR(
       CheckSameData(options.checkpoint, options.checkpoint_revisions, attached_,
                     "the servers", role_.split(), options.start_step));
@@ -179,6 +198,18 @@ absl::Status RoleSource::Open(const Options& options) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<v1::AttachResponse> RoleSource::Attach(
+    const Options& options, absl::Span<LoaderClient* const> servers) {
+  if (options.spread > 0 && options.spread < servers.size()) {
+    // Most likely they suffice.
+    absl::StatusOr<v1::AttachResponse> few =
+        AttachAll(servers.first(options.spread), role_, options.fingerprint);
+    if (few.ok()) return few;
+  }
+  return AttachAll(servers, role_, options.fingerprint,
+                   options.failover.start_patience, options.clock);
+}
+
 absl::StatusOr<std::unique_ptr<BatchStream>> RoleSource::OpenStream(
     const Options& options, const BatchStream::Options& stream) {
   std::vector<LoaderClient*> servers;
@@ -198,10 +229,11 @@ absl::StatusOr<std::unique_ptr<BatchStream>> RoleSource::OpenStream(
   spread.most_servers = options.spread;
   const v1::Job& job = attached_.job();
   spread.stride = job.global_batch() / job.micro_batch();
-  spread.ask = [this](size_t server) {
-    return finder_->client(server)
-        ->Attach(role_, attached_.fingerprint())
-        .status();
+  spread.ask = [this](size_t server) -> absl::StatusOr<uint32_t> {
+    BALLAST_ASSIGN_OR_RETURN(
+        const v1::AttachResponse answer,
+        finder_->client(server)->Attach(role_, attached_.fingerprint()));
+    return answer.workers();
   };
   spread.list = [this] {
     finder_->Look();

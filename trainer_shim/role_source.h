@@ -202,6 +202,8 @@ class RoleSource {
         clock_(options.clock),
         clients_(std::move(clients)) {}
   absl::Status Open(const Options& options);
+  absl::StatusOr<v1::AttachResponse> Attach(
+      const Options& options, absl::Span<LoaderClient* const> servers);
   absl::StatusOr<std::unique_ptr<BatchStream>> OpenStream(
       const Options& options, const BatchStream::Options& stream);
   absl::StatusOr<Block> NextWithoutBlock();

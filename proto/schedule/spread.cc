@@ -1,7 +1,6 @@
 #include "proto/schedule/spread.h"
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -100,24 +99,17 @@ std::vector<CircleRange> DivideCircle(absl::Span<const SpreadServer> servers) {
 
 uint64_t CircleOffset(const v1::Role& role) { return RoleHash(role, 0); }
 
-std::vector<size_t> ChooseServers(const v1::Role& role,
-                                  absl::Span<const std::string> names,
-                                  absl::Span<const uint32_t> weights,
-                                  size_t most) {
-  std::vector<std::pair<double, size_t>> scores;
+std::vector<size_t> PreferServers(const v1::Role& role,
+                                  absl::Span<const std::string> names) {
+  std::vector<std::pair<uint64_t, size_t>> scores;
   for (size_t i = 0; i < names.size(); ++i) {
-    // The highest of weighted random numbers of (role, server) win.
-    const uint64_t hash =
-        RoleHash(role, XXH3_64bits(names[i].data(), names[i].size()));
-    const double uniform = (static_cast<double>(hash >> 11) + 0.5) * 0x1p-53;
-    scores.emplace_back(-std::log(uniform) / weights[i], i);
+    scores.emplace_back(
+        RoleHash(role, XXH3_64bits(names[i].data(), names[i].size())), i);
   }
   std::sort(scores.begin(), scores.end());
-  if (scores.size() > most) scores.resize(most);
-  std::vector<size_t> chosen;
-  for (const auto& [score, server] : scores) chosen.push_back(server);
-  std::sort(chosen.begin(), chosen.end());
-  return chosen;
+  std::vector<size_t> order;
+  for (const auto& [score, server] : scores) order.push_back(server);
+  return order;
 }
 
 }  // namespace ballast

@@ -67,14 +67,12 @@ std::vector<CircleRange> DivideCircle(absl::Span<const SpreadServer> servers);
 // The offset of a role: ranks begin at different servers.
 uint64_t CircleOffset(const v1::Role& role);
 
-// The numbers of the servers, `most` at most, that a role uses, in ascending
-// order. Each role chooses alike at any time, roles are even over servers by
-// weight, and one server more or less changes at most one choice. `names` and
-// `weights` are of equal length.
-std::vector<size_t> ChooseServers(const v1::Role& role,
-                                  absl::Span<const std::string> names,
-                                  absl::Span<const uint32_t> weights,
-                                  size_t most);
+// The numbers of the servers in the order in which a role prefers them: it uses
+// the first few that serve. Each role has the same order at any time, roles are
+// even over servers, and one server more or less changes at most one of the
+// first few.
+std::vector<size_t> PreferServers(const v1::Role& role,
+                                  absl::Span<const std::string> names);
 
 }  // namespace ballast
 

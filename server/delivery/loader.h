@@ -168,6 +168,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // Bytes of blocks that are held or being built; number of open streams.
   uint64_t memory_in_use() const;
   uint64_t open_streams() const;
+  // Threads that build blocks.
+  uint32_t workers() const { return workers_->load().threads; }
   LoaderStats stats() const;
 
  private:

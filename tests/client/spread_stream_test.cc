@@ -71,13 +71,15 @@ class FakeServers {
       return std::make_unique<Fetcher>(this, server, request);
     };
   }
-  absl::Status Ask(size_t server) {
+  absl::StatusOr<uint32_t> Ask(size_t server) {
     MutexLock lock(&mutex_);
+    asked_.insert(server);
     if (refusals_.count(server) > 0) {
       return absl::FailedPreconditionError("another job's server");
     }
-    return alive_[server] ? absl::OkStatus()
-                          : absl::UnavailableError("no such server");
+    if (!alive_[server]) return absl::UnavailableError("no such server");
+    const auto weight = weights_.find(server);
+    return weight == weights_.end() ? 1 : weight->second;
   }
   void SetAlive(size_t server, bool alive) {
     MutexLock lock(&mutex_);
@@ -88,6 +90,15 @@ class FakeServers {
   void Refuse(size_t server) {
     MutexLock lock(&mutex_);
     refusals_.insert(server);
+  }
+  void SetWeight(size_t server, uint32_t weight) {
+    MutexLock lock(&mutex_);
+    weights_[server] = weight;
+  }
+  // Those that have been asked.
+  std::set<size_t> asked() const {
+    MutexLock lock(&mutex_);
+    return asked_;
   }
   // Blocks that each server has delivered since the last call.
   std::map<size_t, int> TakeMade() {
@@ -173,6 +184,8 @@ class FakeServers {
   CondVar changed_;
   std::vector<bool> alive_ ABSL_GUARDED_BY(mutex_);
   std::set<size_t> refusals_ ABSL_GUARDED_BY(mutex_);
+  std::map<size_t, uint32_t> weights_ ABSL_GUARDED_BY(mutex_);
+  std::set<size_t> asked_ ABSL_GUARDED_BY(mutex_);
   std::map<size_t, int> made_ ABSL_GUARDED_BY(mutex_);
   uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t most_held_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -225,13 +238,57 @@ TEST(SpreadStreamTest, BlocksOfAllServersComeInOrderWithinOneCredit) {
   EXPECT_LE(servers.most_held(), kBlocks * kBlockBytes);
 }
 
-TEST(SpreadStreamTest, ARankUsesNoMoreServersThanItMay) {
-  FakeServers servers(9);
-  SpreadOptions options = OptionsOf(&servers, 200);
+// Of a tier of thousands a rank talks to a few: to others once one of them is
+// away, and no longer than it is.
+TEST(SpreadStreamTest, ARankTalksToNoMoreServersThanItMay) {
+  FakeServers servers(4096);
+  SpreadOptions options = OptionsOf(&servers, 0);
   options.most_servers = 4;
   const auto stream = *CreateSpreadStream(servers.connect(), options);
   ExpectSteps(stream.get(), 0, 200);
+  const std::map<size_t, int> made = servers.TakeMade();
+  EXPECT_EQ(made.size(), 4u);
+  EXPECT_EQ(servers.asked().size(), 4u);
+  servers.SetAlive(made.begin()->first, false);
+  ExpectSteps(stream.get(), 200, 200);
+  EXPECT_EQ(servers.asked().size(), 5u);
+  servers.TakeMade();
+  ExpectSteps(stream.get(), 400, 100);
   EXPECT_EQ(servers.TakeMade().size(), 4u);
+}
+
+TEST(SpreadStreamTest, SharesAreAsLargeAsWeights) {
+  FakeServers servers(3);
+  servers.SetWeight(0, 4);
+  servers.SetWeight(1, 0);  // says none: counts as 1
+  servers.SetWeight(2, 3);
+  const auto stream =
+      *CreateSpreadStream(servers.connect(), OptionsOf(&servers, 400));
+  ExpectSteps(stream.get(), 0, 400);
+  const std::map<size_t, int> made = servers.TakeMade();
+  EXPECT_NEAR(made.at(0), 600, 15);
+  EXPECT_NEAR(made.at(1), 150, 15);
+  EXPECT_NEAR(made.at(2), 450, 15);
+}
+
+// One that comes back with other processors has another share from then on.
+TEST(SpreadStreamTest, AWeightMayChange) {
+  FakeServers servers(2);
+  const auto stream =
+      *CreateSpreadStream(servers.connect(), OptionsOf(&servers, 0));
+  ExpectSteps(stream.get(), 0, 10);
+  servers.SetAlive(1, false);
+  ExpectSteps(stream.get(), 10, 10);
+  servers.SetWeight(1, 3);
+  servers.SetAlive(1, true);
+  uint64_t step = 20;
+  servers.TakeMade();
+  while (servers.TakeMade().count(1) == 0) ExpectSteps(stream.get(), step++, 1);
+  servers.TakeMade();
+  ExpectSteps(stream.get(), step, 200);
+  const std::map<size_t, int> made = servers.TakeMade();
+  EXPECT_NEAR(made.at(1), 450, 20);
+  EXPECT_NEAR(made.at(0), 150, 20);
 }
 
 // A caller that keeps more blocks than the credit still gets the next one.

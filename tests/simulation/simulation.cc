@@ -409,9 +409,11 @@ void Simulation::CheckRank(const SimRank& rank) {
         ", wanted at most ", absl::FormatDuration(NextBound(plan_))));
   }
   // BatchStream::Next: one block more while some date from before a failover.
+  // CreateSpreadStream: one of each server, larger than those before it.
   const SimHeld& held = rank.held();
-  const uint64_t bound =
-      std::max(plan_.client_memory, held.largest_block) + held.largest_block;
+  const uint64_t more = std::max<uint64_t>(plan_.spread, 1);
+  const uint64_t bound = std::max(plan_.client_memory, held.largest_block) +
+                         more * held.largest_block;
   if (held.most > bound) {
     Violation(absl::StrCat("a rank held ", held.most,
                            " bytes of blocks, "

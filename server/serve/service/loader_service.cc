@@ -116,6 +116,7 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
       *response->add_revisions() = std::move(revision);
     }
     response->set_server(name_);
+    response->set_workers(pulls_.loader->workers());
     response->set_refusal(std::string(refusal().message()));
     if (request->role().module() != v1::MODULE_UNSPECIFIED) {
       response->set_asks_otherwise(

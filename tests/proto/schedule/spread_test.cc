@@ -170,23 +170,26 @@ TEST(BlockShareTest, APartBeginsAtItsBlock) {
   EXPECT_TRUE(share.Owns(6, 0));
 }
 
-TEST(ChooseServersTest, RanksAreEvenOverServersAndKeepTheirChoice) {
+TEST(PreferServersTest, RanksAreEvenOverServersAndKeepTheirChoice) {
   constexpr size_t kServers = 64;
   constexpr size_t kMost = 4;
   constexpr uint32_t kRanks = 4096;
   std::vector<std::string> names;
   for (size_t i = 0; i < kServers; ++i) names.push_back(absl::StrCat("s", i));
-  const std::vector<uint32_t> weights(kServers, 1);
   std::map<size_t, int> ranks_of;
   int lost = 0;
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
-    const auto all = ChooseServers(RoleOf(rank), names, weights, kMost);
-    ASSERT_EQ(all.size(), kMost);
+    const auto first = [&](size_t servers) {
+      auto order =
+          PreferServers(RoleOf(rank), absl::MakeSpan(names).first(servers));
+      EXPECT_EQ(order.size(), servers);
+      order.resize(kMost);
+      return order;
+    };
+    const auto all = first(kServers);
     for (size_t server : all) ++ranks_of[server];
     // Without the last server.
-    const auto less =
-        ChooseServers(RoleOf(rank), absl::MakeSpan(names).first(kServers - 1),
-                      absl::MakeSpan(weights).first(kServers - 1), kMost);
+    const auto less = first(kServers - 1);
     std::set<size_t> changed(all.begin(), all.end());
     for (size_t server : less) changed.erase(server);
     EXPECT_LE(changed.size(), 1u);
@@ -199,12 +202,6 @@ TEST(ChooseServersTest, RanksAreEvenOverServersAndKeepTheirChoice) {
     EXPECT_NEAR(ranks, mean, 5 * std::sqrt(mean));
   }
   EXPECT_EQ(lost, ranks_of[kServers - 1]);
-}
-
-TEST(ChooseServersTest, AllOfAShortListAreChosen) {
-  const std::vector<std::string> names = {"a", "b", "c"};
-  EXPECT_EQ(ChooseServers(RoleOf(0), names, {1, 1, 1}, 4),
-            (std::vector<size_t>{0, 1, 2}));
 }
 
 }  // namespace
