@@ -66,6 +66,7 @@ class VersionsTest(unittest.TestCase):
                     if module is not None:
                         sys.modules[name] = module
         said = str(caught.warning)
+        self.assertIn('"ballast-loader[tried]"', said)
         self.assertIn("megatron-core: found 0.12.1, tried with 0.19.2; ", said)
         self.assertIn("transformers: found 4.57.0+local, tried with 5.23.0. ", said)
         for name in ("accelerate", "torch", "trl"):

@@ -40,7 +40,7 @@ def warn_of_others() -> None:
     if found:
         warnings.warn(
             "other releases than this version of Ballast was tried with: %s. Losses and batches "
-            'may differ without an error: pip install "ballast[tried]" installs those '
+            'may differ without an error: pip install "ballast-loader[tried]" installs those '
             "(docs/pytorch.md, Versions)" % "; ".join(found),
             stacklevel=3,
         )

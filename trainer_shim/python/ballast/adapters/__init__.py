@@ -21,6 +21,7 @@ from . import (
     huggingface_encoders,
     huggingface_families,
     huggingface_split,
+    huggingface_trainer,
     megatron_bridge,
     megatron_core,
     megatron_hooks,
@@ -36,6 +37,6 @@ __all__ = [
     "TRIED",
     "bridge_iterators", "bridge_omni", "bridge_qwen3_vl", "bridge_vlm", "huggingface",
     "huggingface_audio", "huggingface_encoders", "huggingface_families", "huggingface_split",
-    "megatron_bridge", "megatron_core", "megatron_hooks", "megatron_llava",
+    "huggingface_trainer", "megatron_bridge", "megatron_core", "megatron_hooks", "megatron_llava",
     "megatron_lm", "megatron_split", "padded", "preferences",
 ]  # fmt: skip
