@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -508,6 +509,21 @@ Command* CommandLine::AddGroup(const std::string& name,
   return Own(group);
 }
 
+std::string CommandLine::ToPaste(absl::string_view message) const {
+  const CLI::Option* config =
+      Given(app_.get())->get_option_no_throw("--config");
+  if (config == nullptr || config->count() == 0) return std::string(message);
+  std::string file = config->results().back();
+  if (!std::all_of(file.begin(), file.end(), [](char c) {
+        return absl::ascii_isalnum(c) || absl::StrContains("/._-+@%:,=", c);
+      })) {
+    file = absl::StrCat("'", absl::StrReplaceAll(file, {{"'", "'\\''"}}), "'");
+  }
+  return absl::StrReplaceAll(
+      message, {{"--config F`", absl::StrCat("--config ", file, "`")},
+                {"--config F ", absl::StrCat("--config ", file, " ")}});
+}
+
 int CommandLine::Run(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
@@ -529,7 +545,8 @@ int CommandLine::Run(int argc, char** argv) {
   const absl::Status status = chosen_ ? chosen_() : absl::OkStatus();
   if (status.ok()) return 0;
   // A message can hold several faults, one per line.
-  for (const absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+  const std::string message = ToPaste(status.message());
+  for (const absl::string_view line : absl::StrSplit(message, '\n')) {
     if (CurrentLogFormat() == LogFormat::kJson) {
       LogError(app_->get_name(), ": ", line);
     } else {

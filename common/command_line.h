@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 // CLI11 parses the command line. Its headers cost seconds in each file that
 // includes them, so only command_line.cc includes them.
@@ -157,12 +158,15 @@ class CommandLine {
   // Parses the command line and runs the action. Returns the exit status: 0, 1
   // if the action failed, 2 if the command line is wrong. The error's message
   // goes to stderr, each line after the program's name. With --log-format json
-  // an action's error is logged, one event per line.
+  // an action's error is logged, one event per line. `--config F` in a command
+  // that the message names becomes the file that this command was given.
   int Run(int argc, char** argv);
 
  private:
   Command* Own(CLI::App* app);
   void AddLogOptions(Command* command);
+  // `message` with the given command's --config in place of `--config F`.
+  std::string ToPaste(absl::string_view message) const;
 
   const std::unique_ptr<CLI::App> app_;
   std::vector<std::unique_ptr<Command>> commands_;  // the program first

@@ -26,8 +26,10 @@ constexpr char kBalanceExamples[] =
     "  ballastctl --server 127.0.0.1:7070 balance --step 10 --steps 5 --json\n"
     "  ballastctl --server 127.0.0.1:7070 balance --watch --ranks\n"
     "\n"
-    "`spread` is the largest load of a rank by the mean: 1 is even.\n"
-    "JSON keys: step, micro_batches, modules {vision|language: {spread\n"
+    "`spread` is the heaviest rank's load over the mean: 1 is even.\n"
+    "JSON keys: step, micro_batches, spread {before, after} (of all modules\n"
+    "together, where ranks have all of them), modules {vision|language: "
+    "{spread\n"
     "{before, after}, samples, bytes, within_servers {samples, bytes} "
     "(moved),\n"
     "between_servers {samples, bytes}; with --ranks, by rank: load {before,\n"
@@ -89,16 +91,20 @@ std::string BalanceJson(const v1::StepBalance& balance) {
     json["bytes_out"] = module.bytes_out();
     json["bytes_in"] = module.bytes_in();
   }
-  return Json({{"step", balance.step()},
+  Json json = {{"step", balance.step()},
                {"micro_batches", balance.micro_batches()},
-               {"modules", std::move(modules)}})
-      .dump();
+               {"modules", std::move(modules)}};
+  if (balance.spread_after() > 0) {
+    json["spread"] = {{"before", balance.spread_before()},
+                      {"after", balance.spread_after()}};
+  }
+  return json.dump();
 }
 
 std::string BalanceTable(const v1::StepBalance& balance) {
   Table sums({{"module", Table::kLeft},
-              {"spread before"},
-              {"after"},
+              {"heaviest/mean read"},
+              {"trained"},
               {"samples, bytes"},
               {"moved within"},
               {"between"}});
@@ -110,6 +116,10 @@ std::string BalanceTable(const v1::StepBalance& balance) {
                  RatioText(module.spread_after()), MovedText(all),
                  MovedText(module.within_servers()),
                  MovedText(module.between_servers())});
+  }
+  if (balance.spread_after() > 0) {
+    sums.AddRow({"all modules", RatioText(balance.spread_before()),
+                 RatioText(balance.spread_after()), "", "", ""});
   }
   std::string text =
       absl::StrCat("step ", balance.step(), ", ", balance.micro_batches(),

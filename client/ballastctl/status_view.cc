@@ -46,10 +46,10 @@ constexpr char kStatusExamples[] =
     "(the\n"
     "furthest that a rank has got a block of; absent before the first), "
     "spread\n"
-    "(of that step: as `balance`) {vision|language: {before, after}}, rates "
-    "(a\n"
-    "second; absent with --interval 0) {images, read_bytes, sent_bytes, "
-    "tokens},\n"
+    "(of that step: heaviest rank over mean, as read and as trained)\n"
+    "{vision|language|audio, and all where ranks have all modules: {before,\n"
+    "after}}, rates (a second; absent with --interval 0) {images, read_bytes,\n"
+    "sent_bytes, tokens},\n"
     "workers {all, busy}, queue {samples_waiting, blocks_in_work,\n"
     "blocks_ready}, memory {in_use, idle, bound (bytes)}, cache "
     "{blocks_reused,\n"
@@ -138,7 +138,7 @@ std::string ModuleTable(const v1::Job& job, const Snapshot* now) {
       {"module", Table::kLeft}, {"dp"}, {"align"}};
   if (even) {
     columns.insert(columns.end(),
-                   {{"slowest/mean as read"}, {"as trained"}, {"moved"}});
+                   {{"heaviest/mean read"}, {"trained"}, {"moved"}});
   }
   Table table(std::move(columns));
   for (const v1::Job::ModuleSize& module : job.modules()) {
@@ -155,6 +155,11 @@ std::string ModuleTable(const v1::Job& job, const Snapshot* now) {
       }
     }
     table.AddRow(std::move(row));
+  }
+  if (even && now->balance->spread_after() > 0) {
+    table.AddRow({"all modules", "", "",
+                  RatioText(now->balance->spread_before()),
+                  RatioText(now->balance->spread_after()), ""});
   }
   return table.ToString();
 }
@@ -208,9 +213,9 @@ std::vector<std::pair<std::string, std::string>> VideoFields(
       "", absl::StrCat(videos.decoder_starts(), " decoder processes started"));
   for (const auto& end : videos.decoder_ends()) {
     fields.emplace_back(
-        "", absl::StrCat(end.count(), " of them ended: ",
-                         absl::StrReplaceAll(OneLine(end.reason()),
-                                             {{"_", " "}})));
+        "",
+        absl::StrCat(end.count(), " of them ended: ",
+                     absl::StrReplaceAll(OneLine(end.reason()), {{"_", " "}})));
   }
   return fields;
 }
@@ -307,6 +312,10 @@ void AddState(const Snapshot& now, const Figures& figures, Json* json) {
     for (const v1::ModuleBalance& module : now.balance->modules()) {
       spread[std::string(ModuleName(module.module()))] = {
           {"before", module.spread_before()}, {"after", module.spread_after()}};
+    }
+    if (now.balance->spread_after() > 0) {
+      spread["all"] = {{"before", now.balance->spread_before()},
+                       {"after", now.balance->spread_after()}};
     }
   }
   if (figures.rates.has_value()) {

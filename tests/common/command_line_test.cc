@@ -97,6 +97,31 @@ TEST(CommandLineTest, ErrorsAreEventsInAJsonLog) {
   EXPECT_THAT(failed.err, HasSubstr(R"("message":"tool: is bad"})"));
 }
 
+TEST(CommandLineTest, AnErrorNamesCommandsToPaste) {
+  const auto run = [](std::string file) {
+    CommandLine line("tool", "Does things.");
+    std::string config;
+    line.AddCommand(line.program(), "go", "Goes.", "  tool go",
+                    [] {
+                      return absl::NotFoundError(
+                          "run `tool index --config F --verify`");
+                    })
+        ->AddText("--config", &config, "file");
+    std::vector<std::string> words = {"tool", "go"};
+    if (!file.empty()) words.insert(words.end(), {"--config", file});
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(line.Run(argv.size(), argv.data()), 1);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(run("a/b.yaml"),
+            "tool: run `tool index --config a/b.yaml --verify`\n");
+  EXPECT_EQ(run("my job's.yaml"),
+            "tool: run `tool index --config 'my job'\\''s.yaml' --verify`\n");
+  EXPECT_EQ(run(""), "tool: run `tool index --config F --verify`\n");
+}
+
 TEST(CommandLineTest, TheLogsLevelCanBeGiven) {
   RunTool({"--at", "x", "go", "--number", "12", "--log-level", "error"});
   EXPECT_EQ(CurrentLogLevel(), LogLevel::kError);

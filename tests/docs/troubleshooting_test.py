@@ -97,7 +97,7 @@ class TroubleshootingTest(tools.CorpusTest):
                   self.folder, "--out", out, "--model-dir", empty)  # fmt: skip
 
     def test_a_server_that_does_not_start(self):
-        stale = "…; run `ballast-server index --config F` with this configuration"
+        stale = "…; run `ballast-server index --config …` with this configuration"
         self.serve(stale, ("50176", "100352"))
         self.serve(stale, ("name: docs", "name: other"))
         exposed = "serve.listen: found …; wanted a Unix socket, a loopback address, or security.tls"

@@ -172,7 +172,8 @@ TEST_F(BallastctlTest, StatusNamesFaults) {
   out_.str("");
   ASSERT_TRUE(Status(false).ok());
   for (const char* line :
-       {"problem      reads_fail docs-2.tar for 90.0 s: cannot open; ranks that "
+       {"problem      reads_fail docs-2.tar for 90.0 s: cannot open; ranks "
+        "that "
         "need it\n             wait\n",
         "memory       3.00 MiB of 64.0 MiB in blocks; 0 B idle\n",
         "bad samples  1 of at most 7\n  docs:17 (docs-0.tar: 000017), "
@@ -258,6 +259,8 @@ TEST_F(BallastctlTest, StatusShowsTheStateOfTraining) {
   vision->set_module(v1::MODULE_VISION);
   vision->set_spread_before(1.5);
   vision->set_spread_after(1.25);
+  balance.mutable_steps(0)->set_spread_before(1.75);
+  balance.mutable_steps(0)->set_spread_after(1.0625);
   server_->SetBalance(balance);
 
   for (const bool as_json : {true, false}) {
@@ -282,6 +285,8 @@ TEST_F(BallastctlTest, StatusShowsTheStateOfTraining) {
       EXPECT_EQ(printed["step"], 41);
       EXPECT_EQ(printed["spread"]["vision"],
                 (json{{"before", 1.5}, {"after", 1.25}}));
+      EXPECT_EQ(printed["spread"]["all"],
+                (json{{"before", 1.75}, {"after", 1.0625}}));
       EXPECT_EQ(printed["rates"]["images"], 150);
       EXPECT_EQ(printed["rates"]["images_encoded"], 60);
       EXPECT_EQ(printed["rates"]["sent_bytes"], 150 * (1 << 20));
@@ -303,7 +308,7 @@ TEST_F(BallastctlTest, StatusShowsTheStateOfTraining) {
           "0 blocks in work, 2 ready\n", "cache        9 blocks used again",
           "clients      1, the last 1 steps behind the first\n",
           "vision 1               40.1       1  waits for a block    250 ms",
-          "1.500       1.250"}) {
+          "1.500       1.250", "all modules", "1.750       1.062"}) {
       EXPECT_THAT(out_.str(), HasSubstr(line));
     }
   }

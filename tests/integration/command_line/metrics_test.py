@@ -161,7 +161,7 @@ class MetricsTest(tools.CorpusTest):
             self.assertEqual(told["within_servers"]["samples"], moved)
             self.assertEqual(sum(told["bytes_out"]), told["within_servers"]["bytes"])
             self.assertEqual(sum(told["bytes_in"]), told["within_servers"]["bytes"])
-        self.assertIn("spread before", self.ctl("balance", "--step", 3))
+        self.assertIn("heaviest/mean read", self.ctl("balance", "--step", 3))
         self.assertEqual(json.loads(self.ctl("balance", "--json"))["step"], 1)
         self.assertEqual(len(self.ctl("balance", "--steps", 20, "--json").splitlines()), 20)
 

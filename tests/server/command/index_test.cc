@@ -255,7 +255,7 @@ TEST_F(IndexCheckCommandTest, BuildsAndChecks) {
 
 TEST_F(IndexCheckCommandTest, ChecksInShards) {
   EXPECT_THAT(Run({"index", "--check", "--shard", "1/2"}, 1),
-              HasSubstr("run `ballast-server index --config F`"));
+              HasSubstr("run `ballast-server index --config " + config_ + "`"));
   Run({"index"});
   EXPECT_THAT(Run({"index", "--check", "--shard", "2/2"}),
               HasSubstr("chat: shard 2/2: 3 images checked: 2 clean"));
