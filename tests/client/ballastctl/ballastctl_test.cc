@@ -308,7 +308,7 @@ TEST_F(BallastctlTest, StatusShowsTheStateOfTraining) {
           "0 blocks in work, 2 ready\n", "cache        9 blocks used again",
           "clients      1, the last 1 steps behind the first\n",
           "vision 1               40.1       1  waits for a block    250 ms",
-          "1.500       1.250", "all modules", "1.750       1.062"}) {
+          "1.500    1.250", "all modules", "1.750    1.062"}) {
       EXPECT_THAT(out_.str(), HasSubstr(line));
     }
   }
