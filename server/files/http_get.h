@@ -23,9 +23,9 @@ struct RangeRequest {
   bool head = false;
   // Sent as "Authorization: Bearer", to the host, port and scheme of `url`
   // alone.
-  std::string token;
+  std::string token = {};
   // Bytes to ask for, which go to `out`; else the body is kept, up to 64 MiB.
-  std::optional<ByteRange> range;
+  std::optional<ByteRange> range = {};
   char* out = nullptr;
   // Follows no redirect to another host.
   bool stay = false;
