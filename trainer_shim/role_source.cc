@@ -200,11 +200,16 @@ absl::Status RoleSource::Open(const Options& options) {
 
 absl::StatusOr<v1::AttachResponse> RoleSource::Attach(
     const Options& options, absl::Span<LoaderClient* const> servers) {
-  if (options.spread > 0 && options.spread < servers.size()) {
-    // Most likely they suffice.
-    absl::StatusOr<v1::AttachResponse> few =
-        AttachAll(servers.first(options.spread), role_, options.fingerprint);
+  // A role that spreads has no primary: of those that it prefers, any that has
+  // the expected fingerprint will do.
+  for (size_t i = 0; options.spread > 0 && i < servers.size(); ++i) {
+    absl::StatusOr<v1::AttachResponse> few = AttachAll(
+        servers.subspan(i, options.spread), role_, options.fingerprint);
     if (few.ok()) return few;
+    if (options.fingerprint.hash().empty() ||
+        !absl::IsFailedPrecondition(few.status())) {
+      break;
+    }
   }
   return AttachAll(servers, role_, options.fingerprint,
                    options.failover.start_patience, options.clock);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/loader_client.h"
 #include "proto/job.pb.h"
@@ -129,6 +130,35 @@ TEST_F(RoleSourceTest, KeepsTheTimesOfTheLastMicroBatchesOnly) {
   const v1::StepTiming timing = Report(4, 0);
   EXPECT_FALSE(timing.has_wait_milliseconds());
   EXPECT_FALSE(timing.has_copy_milliseconds());
+}
+
+// Whichever of its servers a role that spreads prefers, one of another job does
+// not end it, and of a long list it asks a few.
+TEST_F(RoleSourceTest, ARoleThatSpreadsAttachesToThoseOfItsJob) {
+  constexpr int kServers = 12;
+  for (int other = 0; other < kServers; ++other) {
+    int asked = 0;
+    std::vector<std::unique_ptr<LoaderClient>> clients;
+    for (int i = 0; i < kServers; ++i) {
+      FakeLoader loader;
+      loader.address = absl::StrCat("10.0.0.", i, ":7070");
+      if (i == other) loader.fingerprint = "another";
+      loader.on_attach = [&asked] {
+        ++asked;
+        return absl::OkStatus();
+      };
+      clients.push_back(FakeLoaderClient(std::move(loader)));
+    }
+    RoleSource::Options options;
+    options.role.set_module(v1::MODULE_LANGUAGE);
+    options.without_blocks = true;
+    options.spread = 2;
+    options.fingerprint.set_hash(kSyntheticFingerprint);
+    options.clock = &clock_;
+    const auto source = RoleSource::Create(std::move(clients), options);
+    EXPECT_TRUE(source.ok()) << other << ": " << source.status();
+    EXPECT_LE(asked, 3);
+  }
 }
 
 TEST_F(RoleSourceTest, WithoutBlocksNothingIsTimed) {
