@@ -298,6 +298,22 @@ absl::Status PrintMetrics(QueryClient* client, const std::string& prefix,
 // of their family. Histograms show the number of times and their quantiles.
 std::string MetricsTable(const v1::GetStatsResponse& stats);
 
+// ---- tier -------------------------------------------------------------------
+
+// `tier`: the servers of a tier of loaders.
+void AddTier(CommandLine* line, std::shared_ptr<const ServerOption> server);
+
+// A server of a tier at two moments, or why it did not answer.
+struct TierServer {
+  std::string address;
+  absl::StatusOr<Snapshot> before = absl::UnknownError("not asked");
+  absl::StatusOr<Snapshot> now = absl::UnknownError("not asked");
+};
+
+// A table with a line for each server that answers, their sums, those that do
+// not, and the ranks that wait, the longest first. Pure.
+std::string TierText(const std::vector<TierServer>& servers);
+
 // ---- top --------------------------------------------------------------------
 
 // `top`: a live view of a server.

@@ -21,8 +21,8 @@ int main(int argc, char** argv) {
   line.program()
       ->AddText("--server", &server->addresses,
                 "unix:/path or host:port of the server; several with commas "
-                "between: `pull` goes on with the next when one fails, the "
-                "others ask the first")
+                "between: `pull` goes on with the next when one fails, "
+                "`tier` and `doctor` ask all, the others the first")
       .TypeName("ADDRESS[,ADDRESS...]")
       .FromEnvironment("BALLAST_SERVER")
       .Required();
@@ -39,5 +39,6 @@ int main(int argc, char** argv) {
   ballast::AddChange(&line, server);
   ballast::AddMetrics(&line, server);
   ballast::AddTop(&line, server);
+  ballast::AddTier(&line, server);
   return line.Run(argc, argv);
 }

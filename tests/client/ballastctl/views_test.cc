@@ -26,6 +26,7 @@ using nlohmann::json;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(QuantitiesTest, AreShortAndHaveUnits) {
   EXPECT_EQ(CountText(0), "0");
@@ -206,6 +207,68 @@ void ExpectFits(const std::string& view, int lines, size_t columns) {
   EXPECT_LE(shown.size(), lines + 1u);  // the last is empty
   for (const std::string& line : shown) EXPECT_LE(line.size(), columns) << line;
   EXPECT_THAT(view, Not(HasSubstr("\x1b")));
+}
+
+void SetNumber(const std::string& name, double number, Snapshot* now) {
+  v1::MetricFamily* const family = now->stats.add_families();
+  family->set_name(name);
+  family->add_metrics()->set_number(number);
+}
+
+Snapshot LoaderAt(double seconds, double sent) {
+  Snapshot now;
+  now.at = absl::UnixEpoch() + absl::Seconds(seconds);
+  SetNumber("ballast_sent_bytes_total", sent, &now);
+  auto* const label =
+      now.stats.mutable_families(0)->mutable_metrics(0)->add_labels();
+  label->set_name("way");
+  label->set_value("stream");
+  SetNumber("ballast_workers", 16, &now);
+  SetNumber("ballast_wanted_workers", 24, &now);
+  return now;
+}
+
+TEST(TierTextTest, ShowsSharesOfServersAndWhoWaitsForWhom) {
+  std::vector<TierServer> servers(3);
+  servers[0].address = "10.0.0.5:7070";
+  servers[1].address = "10.0.0.6:7070";
+  servers[2].address = "10.0.0.7:7070";
+  servers[0].before = LoaderAt(0, 0);
+  servers[0].now = LoaderAt(2, 300 << 20);
+  servers[1].before = LoaderAt(0, 1 << 30);
+  servers[1].now = LoaderAt(2, (1 << 30) + (100 << 20));
+  servers[2].before = LoaderAt(0, 0);
+  servers[2].now = absl::UnavailableError("connection refused");
+  for (int rank = 0; rank < 11; ++rank) {
+    auto* const client = servers[1].now->status.add_clients();
+    client->mutable_role()->set_module(v1::MODULE_VISION);
+    client->mutable_role()->set_dp_rank(rank);
+    client->set_seconds(rank);
+    client->set_state(
+        rank == 10 ? v1::GetStatusResponse::Client::STATE_SENDING
+                   : v1::GetStatusResponse::Client::STATE_WAITS_FOR_BLOCK);
+  }
+  const std::string text = TierText(servers);
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  EXPECT_THAT(lines[2], HasSubstr("10.0.0.5:7070"));
+  EXPECT_THAT(lines[2], HasSubstr("150 MiB/s"));
+  EXPECT_THAT(lines[2], HasSubstr(" 75 %"));
+  EXPECT_THAT(lines[3], HasSubstr(" 25 %"));
+  EXPECT_THAT(lines[3], HasSubstr(" 10 "));  // wait
+  EXPECT_EQ(lines[4], "2 servers, 32 workers, 48 wanted");
+  EXPECT_EQ(lines[5], "no answer: 10.0.0.7:7070: connection refused");
+  // The longest first.
+  EXPECT_THAT(lines[6], StartsWith("vision rank 9 has waited 9"));
+  EXPECT_THAT(lines[6], HasSubstr("for 10.0.0.6:7070"));
+  EXPECT_EQ(lines[14], "and 2 more wait, not as long");
+}
+
+TEST(TierTextTest, SaysThatNoServerAnswers) {
+  std::vector<TierServer> servers(1);
+  servers[0].address = "a:1";
+  servers[0].now = absl::UnavailableError("refused");
+  EXPECT_EQ(TierText(servers),
+            "0 servers, 0 workers, 0 wanted\nno answer: a:1: refused\n");
 }
 
 TEST(TopViewTest, SaysHowManyClientsItLeavesOut) {
