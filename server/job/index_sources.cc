@@ -229,6 +229,17 @@ ImageSizeReader SizeReader(const v1::Model& model) {
   };
 }
 
+// Decodes images as the sample builder does, row by row.
+ImageDecode GetDecode(const v1::Model& model) {
+  return [options =
+              GetImageOptions(model)](absl::string_view bytes) -> absl::Status {
+    BALLAST_ASSIGN_OR_RETURN(const ImageHeader image,
+                             ReadImageSize(bytes, options));
+    uint8_t pixel[3];
+    return ImageDecoder(options).DecodeResized(bytes, image, 1, 1, pixel);
+  };
+}
+
 // Judges images as JudgeHeader does; the host also decodes images that it
 // turns.
 ImageJudge GetJudge(const v1::Model& model) {
@@ -599,6 +610,7 @@ IndexOptions SourceIndexer::GetOptions(const v1::Source& source,
   options.pairs = source.pairs();
   options.read_image_size = SizeReader(config_.model());
   options.judge_image = GetJudge(config_.model());
+  options.decode_image = GetDecode(config_.model());
   options.read = read_;
   options.read_audio_in_video = read_audio_in_video_;
   options.find_order = GetOrder(text_);

@@ -354,6 +354,19 @@ absl::StatusOr<ImageHeader> ReadImageHeader(absl::string_view bytes) {
   return ReadJpegHeader(bytes);
 }
 
+bool HasImageEnd(absl::string_view head, absl::string_view tail,
+                 uint64_t size) {
+  constexpr absl::string_view kJpegEnd("\xff\xd9", 2);
+  constexpr absl::string_view kPngEnd("\0\0\0\0IEND\xae\x42\x60\x82", 12);
+  if (absl::StartsWith(head, kJpegMagic)) {
+    return absl::EndsWith(tail, kJpegEnd);
+  }
+  if (absl::StartsWith(head, kPngMagic)) return absl::EndsWith(tail, kPngEnd);
+  if (!absl::StartsWith(head, "RIFF") || head.size() < 8) return true;
+  const uint64_t wanted = Little16(head, 4) | uint64_t{Little16(head, 6)} << 16;
+  return wanted + 8 <= size;
+}
+
 namespace {
 
 constexpr uint32_t kOrientationTag = 0x0112;

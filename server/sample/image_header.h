@@ -50,6 +50,16 @@ absl::StatusOr<uint64_t> ReadDecoderBytes(absl::string_view bytes,
 // The largest result of ReadDecoderBytes for any file of this format and size.
 uint64_t MostDecoderBytes(const ImageHeader& header);
 
+// Bytes at the end of an image's file that show whether it is whole.
+inline constexpr uint64_t kImageEndBytes = 12;
+
+// Whether a file of `size` bytes that begins with `head` ends as its format
+// wants it: a JPEG or PNG with its last marker or chunk, a WebP not before the
+// length in its header. `tail` are its last kImageEndBytes, or all. False: it
+// was cut short, or others' bytes follow; decoding shows which. True of what is
+// no image.
+bool HasImageEnd(absl::string_view head, absl::string_view tail, uint64_t size);
+
 // The transformation that makes a stored picture upright, in EXIF's numbers: 1
 // none; 2 mirrored left to right; 3 rotated by 180 degrees; 4 mirrored top to
 // bottom; 5 transposed; 6 rotated by 90 degrees clockwise; 7 transposed along

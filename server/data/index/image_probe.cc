@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/sample/image_header.h"
 
 namespace ballast {
 namespace {
@@ -27,20 +28,39 @@ absl::StatusOr<std::optional<ImageSize>> FindSize(
       absl::StrCat("cut inside its header: ", found.status().message()));
 }
 
-// The mark of an image of `size` bytes that its header does not rule out.
-// `head` holds its first bytes.
-absl::StatusOr<ImageMark> MarkByEnd(ReadImageBytes read, uint64_t size,
-                                    absl::string_view head) {
+// Tries the image with `decode` where its end does not show that it is whole.
+// `head` are its first bytes.
+absl::Status CheckEnd(ReadImageBytes read, uint64_t size,
+                      absl::string_view head, const ImageDecode& decode,
+                      bool* has_end) {
+  char end[kImageEndBytes];
+  absl::string_view tail = head;
+  if (head.size() < size) {
+    tail = absl::string_view(end, std::min(size, kImageEndBytes));
+    BALLAST_RETURN_IF_ERROR(read(size - tail.size(), tail.size(), end));
+  }
+  *has_end = HasImageEnd(head, tail, size);
+  if (*has_end || !decode) return absl::OkStatus();
+  if (head.size() == size) return decode(head);
+  std::string image(size, '\0');
+  BALLAST_RETURN_IF_ERROR(read(0, size, image.data()));
+  return decode(image);
+}
+
+// The mark of an image of `size` bytes. `head` are its first bytes.
+absl::StatusOr<ImageMark> GetMark(const absl::StatusOr<EngineRefusal>& refusal,
+                                  ReadImageBytes read, uint64_t size,
+                                  absl::string_view head,
+                                  const ImageDecode& decode) {
+  bool has_end = false;
+  BALLAST_RETURN_IF_ERROR(CheckEnd(read, size, head, decode, &has_end));
+  if (!refusal.ok()) return ImageMark::Refused(EngineRefusal::kEnd);
+  if (*refusal != EngineRefusal::kNone) return ImageMark::Refused(*refusal);
   if (size > ImageMark::kMaxBytes) {
     return ImageMark::Refused(EngineRefusal::kLength);
   }
-  char tail[2];
-  if (head.size() < size) {
-    BALLAST_RETURN_IF_ERROR(read(size - sizeof(tail), sizeof(tail), tail));
-    head = absl::string_view(tail, sizeof(tail));
-  }
-  return HasJpegEnd(head) ? ImageMark::Marked(static_cast<uint32_t>(size))
-                          : ImageMark::Refused(EngineRefusal::kEnd);
+  return has_end ? ImageMark::Marked(static_cast<uint32_t>(size))
+                 : ImageMark::Refused(EngineRefusal::kEnd);
 }
 
 }  // namespace
@@ -54,6 +74,7 @@ absl::StatusOr<EngineRefusal> JudgeHeader(absl::string_view bytes) {
 absl::StatusOr<ProbedImage> ProbeImage(ReadImageBytes read, uint64_t size,
                                        const ImageSizeReader& reader,
                                        const ImageJudge& judge,
+                                       const ImageDecode& decode,
                                        ImagesHash* hash) {
   // On the stack, and large enough for most images.
   char first[ImagesHash::kHeadBytes];
@@ -79,16 +100,9 @@ absl::StatusOr<ProbedImage> ProbeImage(ReadImageBytes read, uint64_t size,
     }
     if (found.has_value()) {
       const absl::StatusOr<EngineRefusal> refusal = judge(head);
-      if (!refusal.ok() &&
-          (is_whole || !absl::IsOutOfRange(refusal.status()))) {
-        return ProbedImage{*found, ImageMark::Refused(EngineRefusal::kEnd)};
-      }
-      if (refusal.ok() && *refusal != EngineRefusal::kNone) {
-        return ProbedImage{*found, ImageMark::Refused(*refusal)};
-      }
-      if (refusal.ok()) {
+      if (refusal.ok() || is_whole || !absl::IsOutOfRange(refusal.status())) {
         BALLAST_ASSIGN_OR_RETURN(const ImageMark mark,
-                                 MarkByEnd(read, size, head));
+                                 GetMark(refusal, read, size, head, decode));
         return ProbedImage{*found, mark};
       }
     }
@@ -100,24 +114,26 @@ absl::StatusOr<ProbedImage> ProbeImage(const File& file, uint64_t offset,
                                        uint64_t size,
                                        const ImageSizeReader& reader,
                                        const ImageJudge& judge,
+                                       const ImageDecode& decode,
                                        ImagesHash* hash) {
   return ProbeImage(
       [&](uint64_t from, uint64_t bytes, char* to) {
         return file.ReadAt(offset + from, bytes, to);
       },
-      size, reader, judge, hash);
+      size, reader, judge, decode, hash);
 }
 
 absl::StatusOr<ProbedImage> ProbeImage(absl::string_view image,
                                        const ImageSizeReader& reader,
                                        const ImageJudge& judge,
+                                       const ImageDecode& decode,
                                        ImagesHash* hash) {
   return ProbeImage(
       [&](uint64_t from, uint64_t bytes, char* to) {
         std::copy_n(image.data() + from, bytes, to);
         return absl::OkStatus();
       },
-      image.size(), reader, judge, hash);
+      image.size(), reader, judge, decode, hash);
 }
 
 }  // namespace ballast

@@ -26,6 +26,10 @@ using ImageSizeReader =
 using ImageJudge =
     std::function<absl::StatusOr<EngineRefusal>(absl::string_view bytes)>;
 
+// Decodes an image whole, as servers do; the errors of that. Called from
+// several threads at once.
+using ImageDecode = std::function<absl::Status(absl::string_view image)>;
+
 // The refusal of JudgeForEngines, with its errors.
 absl::StatusOr<EngineRefusal> JudgeHeader(absl::string_view bytes);
 
@@ -36,14 +40,16 @@ struct ProbedImage {
 };
 
 // Probes the image in [offset, offset + size) of `file`. Reads 4 KiB, which is
-// enough for most images, and four times as much each time it is not; also the
-// last two bytes of an image that `judge` does not refuse. Adds the image to
-// `hash` unless that is null. Errors: INVALID_ARGUMENT (as `reader`; a side of
-// 0; no size in the whole image); as File::ReadAt.
+// enough for most images, and four times as much each time it is not; also its
+// last bytes, and all of an image without its format's end (HasImageEnd), which
+// `decode` then tries unless it is empty. Adds the image to `hash` unless that
+// is null. Errors: INVALID_ARGUMENT (as `reader`; a side of 0; no size in the
+// whole image); as `decode` and File::ReadAt.
 absl::StatusOr<ProbedImage> ProbeImage(const File& file, uint64_t offset,
                                        uint64_t size,
                                        const ImageSizeReader& reader,
                                        const ImageJudge& judge,
+                                       const ImageDecode& decode = {},
                                        ImagesHash* hash = nullptr);
 
 // Copies the bytes of an image in [from, from + bytes) to `to`.
@@ -55,12 +61,14 @@ using ReadImageBytes =
 absl::StatusOr<ProbedImage> ProbeImage(ReadImageBytes read, uint64_t size,
                                        const ImageSizeReader& reader,
                                        const ImageJudge& judge,
+                                       const ImageDecode& decode = {},
                                        ImagesHash* hash = nullptr);
 
 // Probes an image in memory, `image` being its whole file.
 absl::StatusOr<ProbedImage> ProbeImage(absl::string_view image,
                                        const ImageSizeReader& reader,
                                        const ImageJudge& judge,
+                                       const ImageDecode& decode = {},
                                        ImagesHash* hash = nullptr);
 
 }  // namespace ballast

@@ -115,6 +115,8 @@ struct IndexOptions {
   SampleMeasure measure;
   ImageSizeReader read_image_size;
   ImageJudge judge_image = JudgeHeader;
+  // If empty, no image is decoded.
+  ImageDecode decode_image;
   // By kind, of media that run in time. If empty, samples with such are bad.
   PerMedium<StreamProbe> read;
   // Of the audio of videos. If empty, it is not read; else other audio is

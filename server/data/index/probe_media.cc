@@ -153,8 +153,9 @@ absl::StatusOr<MediaProbe::Probed> MediaProbe::ProbeNamed(
   left_ -= size;
   Probed probed;
   probed.name = file.path();
-  const auto image = ProbeImage(file, 0, size, options_.read_image_size,
-                                options_.judge_image, &hash_);
+  const auto image =
+      ProbeImage(file, 0, size, options_.read_image_size, options_.judge_image,
+                 options_.decode_image, &hash_);
   if (!image.ok()) return Annotate(image.status(), file.path());
   probed.image = *image;
   if (options_.hash) {
@@ -173,11 +174,12 @@ absl::StatusOr<MediaProbe::Probed> MediaProbe::Probe(MediumKind kind,
   absl::StatusOr<ProbedImage> image;
   if (const auto* bytes = std::get_if<absl::string_view>(&medium.place)) {
     image = ProbeImage(*bytes, options_.read_image_size, options_.judge_image,
-                       &hash_);
+                       options_.decode_image, &hash_);
     if (options_.hash) probed.content_hash = Checksum(*bytes);
   } else if (const auto* range = std::get_if<ByteRange>(&medium.place)) {
-    image = ProbeImage(file_, range->offset, range->size,
-                       options_.read_image_size, options_.judge_image, &hash_);
+    image =
+        ProbeImage(file_, range->offset, range->size, options_.read_image_size,
+                   options_.judge_image, options_.decode_image, &hash_);
     if (options_.hash && image.ok()) {
       BALLAST_ASSIGN_OR_RETURN(probed.content_hash, HashRange(file_, *range));
     }

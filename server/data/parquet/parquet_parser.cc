@@ -340,8 +340,8 @@ class ParquetParser final : public RowParser<RecordParser> {
     // As ProbeImages: what this reads is all that the images are looked at.
     const IndexOptions& options = scanner.options();
     const auto read_head = [&](uint64_t size, ReadImageBytes read) {
-      (void)ProbeImage(read, size, options.read_image_size,
-                       options.judge_image);
+      (void)ProbeImage(read, size, options.read_image_size, options.judge_image,
+                       options.decode_image);
     };
     return reader_.ScanRows(
         file, scanner,

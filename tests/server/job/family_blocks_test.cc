@@ -94,7 +94,7 @@ std::string WriteVectors(const std::string& family,
   return directory;
 }
 
-// The head of an interlaced PNG, grey of 8 bits.
+// An interlaced PNG without its pixels, grey of 8 bits.
 std::string WriteInterlacedHead(uint32_t width, uint32_t height) {
   std::string head("\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR", 16);
   for (const uint32_t side : {width, height}) {
@@ -102,7 +102,8 @@ std::string WriteInterlacedHead(uint32_t width, uint32_t height) {
       head.push_back(static_cast<char>(side >> shift));
     }
   }
-  return head + std::string("\x08\0\0\0\x01\0\0\0\0", 9);
+  return head +
+         std::string("\x08\0\0\0\x01\0\0\0\0\0\0\0\0IEND\xae\x42\x60\x82", 21);
 }
 
 // 180 million pixels: 3 bytes each for the decoder, and 3 for all pixels that
@@ -131,6 +132,50 @@ TEST(FamilyBlocksTest, IndexesWhatSomeModelDecodes) {
     const auto needs = is_cut ? decoder.Needs(file)
                               : decoder.Needs(file, stage.width, stage.height);
     EXPECT_EQ(IsDataFault(needs.status()), is_cut) << needs.status();
+  }
+}
+
+// What the end of a file shows to be cut is decoded by `index`. Other bytes
+// after an image are no fault.
+TEST(FamilyBlocksTest, CutImagesAreBadAndOthersAreDelivered) {
+  const std::string directory = ::testing::TempDir() + "/cut";
+  const std::string messages =
+      R"([{"role": "user", "content": "<image>What is it?"},
+          {"role": "assistant", "content": "Cut."}])";
+  const auto open = [&](const std::vector<std::string>& images) {
+    std::vector<TestSample> samples;
+    for (const std::string& image : images) {
+      samples.push_back({messages, {image}});
+    }
+    WriteConversations(directory, samples);
+    return FamilyJob::Open(directory, samples.size(), ModelYaml("glm4v"));
+  };
+  std::vector<std::string> good;
+  WriteConversations(directory, {});
+  for (const FileFormat format :
+       {FileFormat::kPng, FileFormat::kJpeg, FileFormat::kWebp}) {
+    const std::string name = absl::StrCat("whole.", FileExtension(format));
+    WritePicture(absl::StrCat(directory, "/", name), 60, 90, 3, format);
+    const std::string whole = ReadFile(absl::StrCat(directory, "/", name));
+    const auto add = [&](const std::string& other, const std::string& bytes) {
+      std::ofstream(absl::StrCat(directory, "/", other), std::ios::binary)
+          << bytes;
+      return other;
+    };
+    good.push_back(name);
+    good.push_back(add("longer_" + name, whole + "others"));
+    for (const size_t size : {whole.size() / 2, whole.size() - 40}) {
+      const auto job = open({add("cut_" + name, whole.substr(0, size))});
+      EXPECT_THAT(job.status().message(), testing::HasSubstr("truncated"));
+      EXPECT_EQ(job.status().code(), absl::StatusCode::kDataLoss);
+    }
+  }
+  const auto job = open(good);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto built = (*job)->Build(v1::MODULE_VISION);
+  ASSERT_TRUE(built.ok()) << built.status();
+  for (const auto& sample : built->view().samples()) {
+    EXPECT_EQ(sample.flags, 0u);
   }
 }
 

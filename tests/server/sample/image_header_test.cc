@@ -230,6 +230,27 @@ TEST(DecoderBytesTest, CountCoefficientsWhereAllAreKept) {
   }
 }
 
+TEST(ImageHeaderTest, TheEndShowsWhetherAnImageIsWhole) {
+  const std::string png =
+      Png(4, 4) + std::string(9, 'x') + Big32(0) + "IEND" + Big32(0xAE426082);
+  const std::string jpeg = Jpeg(4, 4) + "xxxxxxxxxxxx\xff\xd9";
+  const std::string webp = WebpExtended(4, 4);
+  const auto has_end = [](const std::string& bytes, uint64_t size) {
+    return HasImageEnd(
+        bytes, bytes.substr(bytes.size() - kImageEndBytes, kImageEndBytes),
+        size);
+  };
+  for (const std::string& whole : {png, jpeg, webp}) {
+    EXPECT_TRUE(has_end(whole, whole.size()));
+    EXPECT_FALSE(has_end(whole.substr(0, whole.size() - 1), whole.size() - 1));
+  }
+  EXPECT_FALSE(has_end(png + 'x', png.size() + 1));
+  EXPECT_FALSE(has_end(jpeg + 'x', jpeg.size() + 1));
+  // A length in the header leaves no doubt.
+  EXPECT_TRUE(has_end(webp + 'x', webp.size() + 1));
+  EXPECT_TRUE(has_end("no image at all", 15));
+}
+
 TEST(DecoderBytesTest, RefuseFactorsThatNoJpegHas) {
   for (const int factors : {0x01, 0x10, 0x51, 0x15}) {
     const std::string bytes =

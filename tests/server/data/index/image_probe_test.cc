@@ -88,6 +88,31 @@ TEST(ImageProbeTest, RefusesWhatHeaderAndEndRuleOut) {
       EngineRefusal::kTurned);
 }
 
+TEST(ImageProbeTest, DecodesWhatDoesNotEndAsItsFormat) {
+  const std::string path = TestFolder() + "/cut";
+  for (const bool progressive : {false, true}) {
+    const std::string jpeg = MakeJpeg({.width = 400,
+                                       .height = 300,
+                                       .quality = 95,
+                                       .progressive = progressive});
+    ASSERT_GT(jpeg.size(), 8000u);
+    for (const uint64_t size : {jpeg.size(), jpeg.size() - 1, uint64_t{5000}}) {
+      WriteFile(path, jpeg);
+      const auto file = File::Open(path);
+      ASSERT_TRUE(file.ok()) << file.status();
+      uint64_t decoded = 0;
+      const auto probed = ProbeImage(*file, 0, size, ReadSize, JudgeHeader,
+                                     [&](absl::string_view image) {
+                                       decoded = image.size();
+                                       EXPECT_EQ(image, jpeg.substr(0, size));
+                                       return absl::InvalidArgumentError("cut");
+                                     });
+      EXPECT_EQ(decoded, size == jpeg.size() ? 0 : size);
+      EXPECT_EQ(probed.ok(), size == jpeg.size()) << probed.status();
+    }
+  }
+}
+
 TEST(ImageProbeTest, RefusesAFileOfMoreThanAnIndexCanHold) {
   const std::string path = TestFolder() + "/long.jpg";
   WriteFile(path, MakeJpeg({}));
