@@ -1,6 +1,7 @@
 #include "server/media/audio/audio_header.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "absl/strings/match.h"
@@ -42,6 +43,13 @@ absl::Status CutShort(absl::string_view what, uint64_t wanted, uint64_t found) {
   return DataFaultError(absl::StrCat("the file was cut short: ", what, " of ",
                                      wanted, " bytes, of which ", found,
                                      " are there"));
+}
+
+absl::Status OfTwo(absl::string_view what, uint64_t second) {
+  return DataFaultError(
+      absl::StrCat("a second stream of ", what, " begins at byte ", second,
+                   ", and readers play the first alone, or both; wanted one: "
+                   "ffmpeg -i FILE OUT.flac"));
 }
 
 // The file, read in ranges that may go beyond its end.
@@ -104,6 +112,7 @@ absl::StatusOr<AudioHeader> ReadWav(const Bytes& file, bool is_64) {
         bytes = left;
       }
       if (bytes > left) return CutShort("samples", bytes, left);
+      header.asks_decoder = bytes + bytes % 2 < left;  // chunks follow
       if (block != 0) {
         header.samples = bytes / block;
       } else {
@@ -145,17 +154,26 @@ absl::StatusOr<AudioHeader> ReadWav(const Bytes& file, bool is_64) {
       absl::StrCat("no chunk data among the first ", kMaxChunks));
 }
 
-// FLAC's checksums, the highest bit first.
-template <class T>
-T Checksum(absl::string_view bytes, T polynomial) {
-  constexpr int kBits = 8 * sizeof(T);
-  T sum = 0;
-  for (const char byte : bytes) {
-    sum = static_cast<T>(sum ^ static_cast<uint8_t>(byte) << (kBits - 8));
-    for (int bit = 0; bit < 8; ++bit) {
-      const bool is_set = (sum >> (kBits - 1) & 1) != 0;
-      sum = static_cast<T>(sum << 1 ^ (is_set ? polynomial : 0));
+// Checksums of FLAC and Ogg, the highest bit first.
+template <class T, T kPolynomial>
+T Checksum(absl::string_view bytes, T sum = 0) {
+  constexpr int kHigh = 8 * sizeof(T) - 8;
+  static constexpr auto kTable = [] {
+    std::array<T, 256> table = {};
+    for (uint64_t i = 0; i < table.size(); ++i) {
+      uint64_t value = i << kHigh;
+      for (int bit = 0; bit < 8; ++bit) {
+        const bool is_set = (value >> (kHigh + 7) & 1) != 0;
+        value = value << 1 ^ (is_set ? kPolynomial : 0);
+      }
+      table[i] = static_cast<T>(value);
     }
+    return table;
+  }();
+  for (const char byte : bytes) {
+    const auto next =
+        static_cast<uint8_t>(sum >> kHigh ^ static_cast<uint8_t>(byte));
+    sum = static_cast<T>(uint64_t{sum} << 8 ^ kTable[next]);
   }
   return sum;
 }
@@ -194,7 +212,7 @@ std::optional<uint64_t> EndOfFlacFrame(absl::string_view bytes,
                                           : 256 << (size - 8);
   next += size_bytes + rate_bytes;
   constexpr uint8_t kPolynomial = 0x07;
-  if (Checksum(bytes.substr(0, next + 1), kPolynomial) != 0) {
+  if (Checksum<uint8_t, kPolynomial>(bytes.substr(0, next + 1)) != 0) {
     return std::nullopt;
   }
   return samples + (is_by_sample ? number : number * block);
@@ -221,7 +239,7 @@ absl::StatusOr<bool> EndsAtSample(const Bytes& file, uint64_t samples,
     const absl::string_view frame = tail.substr(at);
     if (EndOfFlacFrame(frame, block) != samples) continue;
     constexpr uint16_t kPolynomial = 0x8005;
-    return Checksum(frame, kPolynomial) == 0;
+    return Checksum<uint16_t, kPolynomial>(frame) == 0;
   }
   return false;
 }
@@ -393,6 +411,16 @@ absl::StatusOr<AudioHeader> ReadMp3(const Bytes& file, uint64_t start) {
     header.samples = CountMp3(bytes, at, *frame, &length);
     const uint64_t left = file.length() - start - at;
     if (header.samples && length > left) return CutShort("MP3", length, left);
+    if (header.samples && length > 0) {
+      const uint64_t behind = start + at + length;
+      BALLAST_ASSIGN_OR_RETURN(const std::string more,
+                               file.Some(behind, kHeadBytes));
+      const std::optional<Mp3Frame> second = ParseMp3Frame(more, 0);
+      if (absl::StartsWith(more, "ID3") ||
+          (second && CountMp3(more, 0, *second, &length))) {
+        return OfTwo("MP3", behind);
+      }
+    }
     if (!header.samples) {
       header.scan = "MP3 without a count of frames, delay and padding";
     }
@@ -444,6 +472,49 @@ absl::StatusOr<OggPage> ReadLastPage(const Bytes& file) {
       "ends where the file does");
 }
 
+// Every page is whole, and none begins a stream after pages of another: readers
+// play the first of such streams alone, or all.
+absl::Status CheckOggPages(const Bytes& file) {
+  constexpr uint8_t kBeginOfStream = 2;
+  constexpr size_t kSum = 22;  // where a page holds its checksum
+  constexpr uint64_t kRead = 16 * kMaxPageBytes;
+  std::string bytes;
+  size_t next = 0;  // in `bytes`
+  bool has_begun = false;
+  for (uint64_t at = 0; at < file.length();) {
+    const uint64_t ahead = bytes.size() - next;
+    if (ahead < kMaxPageBytes && at + ahead < file.length()) {
+      BALLAST_ASSIGN_OR_RETURN(bytes, file.Some(at, kRead));
+      next = 0;
+    }
+    const std::optional<OggPage> page = ParseOggPage(bytes, next);
+    if (!page) {
+      return DataFaultError(absl::StrCat(
+          "no page of Ogg at byte ", at,
+          ", where the one before it ends: it was damaged or cut short"));
+    }
+    const absl::string_view found(bytes.data() + next, page->bytes);
+    constexpr uint32_t kPolynomial = 0x04C11DB7;
+    const auto add = [](absl::string_view part, uint32_t sum) {
+      return Checksum<uint32_t, kPolynomial>(part, sum);
+    };
+    const uint32_t sum = add(
+        found.substr(kSum + 4),
+        add(absl::string_view("\0\0\0\0", 4), add(found.substr(0, kSum), 0)));
+    if (sum != Little(found, kSum, 4)) {
+      return DataFaultError(
+          absl::StrCat("the page of Ogg at byte ", at,
+                       " was damaged: its checksum is not that of its bytes"));
+    }
+    const bool begins = (page->flags & kBeginOfStream) != 0;
+    if (begins && has_begun) return OfTwo("Ogg", at);
+    has_begun = has_begun || !begins;
+    at += page->bytes;
+    next += page->bytes;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<AudioHeader> ReadOgg(const Bytes& file, absl::string_view head) {
   constexpr uint8_t kEndOfStream = 4;
   constexpr uint64_t kOpusRate = 48000;
@@ -454,6 +525,7 @@ absl::StatusOr<AudioHeader> ReadOgg(const Bytes& file, absl::string_view head) {
       head.substr(27 + static_cast<uint8_t>(head[26]),
                   first->bytes - 27 - static_cast<uint8_t>(head[26]));
   AudioHeader header;
+  header.asks_decoder = true;
   uint64_t factor = 1;
   uint64_t skipped = 0;
   if (absl::StartsWith(packet, "\x01vorbis") && packet.size() >= 16) {
@@ -475,6 +547,7 @@ absl::StatusOr<AudioHeader> ReadOgg(const Bytes& file, absl::string_view head) {
     return DataFaultError("Ogg that begins with neither Vorbis nor Opus");
   }
   BALLAST_ASSIGN_OR_RETURN(const OggPage last, ReadLastPage(file));
+  BALLAST_RETURN_IF_ERROR(CheckOggPages(file));
   if (last.serial != first->serial) {
     header.scan = "Ogg of several streams";
     return Checked(header);

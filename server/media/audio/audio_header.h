@@ -29,6 +29,8 @@ struct AudioHeader {
   // Why the whole stream is read, in words: its samples are not counted, or
   // each has to be looked at. Empty: it is not.
   std::string scan;
+  // Its decoder may refuse it by more than what was read here.
+  bool asks_decoder = false;
 };
 
 // Reads `bytes` bytes from `offset` on, which the file has. Its errors are
@@ -37,7 +39,7 @@ using ReadAudioBytes = absl::FunctionRef<absl::StatusOr<std::string>(
     uint64_t offset, uint64_t bytes)>;
 
 // Reads the headers of a file of `length` bytes: some kilobytes at its start,
-// and of Ogg its end. FFmpeg reads M4A headers (audio_reader.h). Errors: a
+// and of Ogg all pages. FFmpeg reads M4A headers (audio_reader.h). Errors: a
 // data fault (another format, damage, a file that was cut short); as `read`.
 absl::StatusOr<AudioHeader> ReadAudioHeader(uint64_t length,
                                             ReadAudioBytes read);

@@ -193,9 +193,7 @@ absl::StatusOr<AudioFacts> AudioReader::ReadFacts(const AudioBytes& file,
                                          *header.samples,
                                          ": it was damaged or cut short"));
     }
-  } else if (header.format == AudioFormat::kVorbis ||
-             header.format == AudioFormat::kOpus) {
-    // libsndfile refuses streams by more than the headers read above.
+  } else if (header.asks_decoder) {
     BALLAST_RETURN_IF_ERROR(
         Ask(process, audio_decoder::kFacts, file, Request(), nullptr).status());
   }

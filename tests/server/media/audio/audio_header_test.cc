@@ -144,6 +144,15 @@ TEST(AudioHeaderTest, Mp3WithoutACountIsReadWhole) {
   }
 }
 
+TEST(AudioHeaderTest, Mp3BehindMp3IsAFault) {
+  const std::string one = Mp3(Info(9, 4170, 576, 1000, "LAME3.100"), 10);
+  ExpectFault(one + one, "a second stream of MP3 begins at byte 4170");
+  ExpectFault(one + Id3(200) + one, "begins at byte 4170");
+  // A tag at the end, and a length without the last frame.
+  EXPECT_TRUE(Read(one + "TAG" + std::string(125, '\0')).ok());
+  EXPECT_TRUE(Read(Mp3(Info(9, 3753, 576, 1000, "LAME3.100"), 10)).ok());
+}
+
 TEST(AudioHeaderTest, OpusEndsAtTheLastPagesPosition) {
   const std::vector<std::pair<uint64_t, uint64_t>> rates = {
       {0, 8000},      {8000, 8000},   {11025, 12000}, {16000, 16000},
@@ -178,6 +187,14 @@ TEST(AudioHeaderTest, DamagedOggIsAFault) {
   ExpectFault(Ogg("Speex   " + std::string(80, '\0'), 5), "neither Vorbis");
   ExpectFault("OggS" + std::string(40, '\xFF'), "first page");
   EXPECT_NE(Read(Ogg(OpusHead(312, 48000), 96312, 4, /*serial=*/8))->scan, "");
+  ExpectFault(opus + opus, absl::StrCat("begins at byte ", opus.size()));
+  std::string flipped = opus;
+  flipped[flipped.size() / 2] ^= 1;
+  ExpectFault(flipped, "its checksum is not that of its bytes");
+  const size_t second = opus.find("OggS", 1);
+  std::string between = opus;
+  between.insert(second, "x");
+  ExpectFault(between, absl::StrCat("no page of Ogg at byte ", second));
   EXPECT_NE(Read(Ogg(OpusHead(312, 48000), ~uint64_t{0}))->scan, "");
 }
 

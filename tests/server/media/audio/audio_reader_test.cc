@@ -433,6 +433,26 @@ TEST(AudioReaderTest, CutFilesAreDataFaults) {
   }
 }
 
+// Of two files one behind the other all readers play the first, both or none.
+TEST(AudioReaderTest, WhatIsAcceptedOfJoinedFilesIsDelivered) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "no ffmpeg";
+  AudioReader reader;
+  for (const std::string name :
+       {"one.wav", "one.mp3", "one.ogg", "one.opus", "one.m4a"}) {
+    SCOPED_TRACE(name);
+    const std::string one = ReadFile(Encode(name, ""));
+    const OpenAudio file(WriteFile("two_" + name, one + one));
+    const auto facts = reader.ReadFacts(file.bytes);
+    if (!facts.ok()) {
+      EXPECT_TRUE(IsDataFault(facts.status())) << facts.status();
+      continue;
+    }
+    const absl::Status read =
+        reader.ReadSamples(file.bytes, *facts, {0, facts->samples}).status();
+    EXPECT_TRUE(read.ok()) << read;
+  }
+}
+
 // The last frame of FLAC tells where the stream ends; a tag of ID3v1 may
 // follow.
 TEST(AudioReaderTest, FlacThatEndsElsewhereIsADataFault) {

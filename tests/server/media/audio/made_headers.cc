@@ -46,14 +46,28 @@ std::string Info(uint64_t frames, uint64_t bytes, uint64_t delay,
 
 namespace {
 
-// A page of one packet, without a checksum.
+// The checksum of Ogg (RFC 3533): CRC-32 from the highest bit on.
+uint64_t OggChecksum(const std::string& bytes) {
+  uint32_t sum = 0;
+  for (const char byte : bytes) {
+    sum ^= uint32_t{static_cast<uint8_t>(byte)} << 24;
+    for (int bit = 0; bit < 8; ++bit) {
+      sum = sum << 1 ^ ((sum & 0x80000000) != 0 ? 0x04C11DB7 : 0);
+    }
+  }
+  return sum;
+}
+
+// A page of one packet.
 std::string Page(const std::string& packet, uint64_t position, int flags,
                  uint64_t serial) {
   std::string sizes(packet.size() / 255, '\xFF');
   sizes.push_back(static_cast<char>(packet.size() % 255));
-  return std::string("OggS") + Big(static_cast<uint64_t>(flags), 2) +
-         Little(position, 8) + Little(serial, 4) + Little(0, 8) +
-         Big(sizes.size(), 1) + sizes + packet;
+  std::string page = std::string("OggS") +
+                     Big(static_cast<uint64_t>(flags), 2) +
+                     Little(position, 8) + Little(serial, 4) + Little(0, 8) +
+                     Big(sizes.size(), 1) + sizes + packet;
+  return page.replace(22, 4, Little(OggChecksum(page), 4));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::string Mp3(const std::string& tag, int frames);
 std::string Info(uint64_t frames, uint64_t bytes, uint64_t delay,
                  uint64_t padding, const std::string& encoder);
 
-// Three pages without checksums: the packet `head`, 700 bytes, and 900 whose
+// Three pages: the packet `head`, 700 bytes, and 900 whose
 // page has this position, flags and serial number (of the others: 9).
 std::string Ogg(const std::string& head, uint64_t position, int flags = 4,
                 uint64_t serial = 9);
