@@ -12,13 +12,18 @@ extern "C" {
 #include <vector>
 
 #include "server/media/audio/decoder/audio_input.h"
-#include "server/media/audio/decoder/edit_list.h"
+#include "server/media/video/decoder/edit_list.h"
 #include "server/media/video/decoder/media_input.h"
 
 namespace ballast::audio_decoder {
 namespace {
 
+using video_decoder::EditList;
+using video_decoder::GetStretches;
+using video_decoder::kToTheEnd;
 using video_decoder::MediaInput;
+using video_decoder::ReadEditList;
+using video_decoder::Stretch;
 
 struct FreeDecoding {
   void operator()(AVPacket* packet) const { av_packet_free(&packet); }

@@ -15,6 +15,7 @@ extern "C" {
 #include <string>
 #include <vector>
 
+#include "server/media/video/decoder/edit_list.h"
 #include "server/media/video/decoder/picture_sizes.h"
 
 namespace ballast::video_decoder {
@@ -263,6 +264,12 @@ bool IsLater(const AVPacket& key, const PacketList& list, int64_t latest,
 }  // namespace
 
 bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
+  if (input->IsMp4() && !IsPlain(ReadEditList(input, input->stream()->id))) {
+    *fault = {Outcome::kRefused,
+              "its edit list plays the video at another speed, which FFmpeg "
+              "does not do; wanted a rate of 1: write the video anew"};
+    return false;
+  }
   const bool has_payload = !input->CanHidePayload();
   if (!has_payload) input->HidePayload();
   if (has_payload && !Reaches(input, fault)) return false;

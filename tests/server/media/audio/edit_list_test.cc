@@ -1,4 +1,4 @@
-#include "server/media/audio/decoder/edit_list.h"
+#include "server/media/video/decoder/edit_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace ballast::audio_decoder {
+namespace ballast::video_decoder {
 namespace {
 
 // At 16 kHz, of a movie in milliseconds: (from, to), of silence (-length, 0).
@@ -92,4 +92,4 @@ TEST(EditListTest, RefusesWhatIsNotPlayedOnceInOrder) {
 }
 
 }  // namespace
-}  // namespace ballast::audio_decoder
+}  // namespace ballast::video_decoder

@@ -136,6 +136,22 @@ TEST_F(PacketScanTest, VariableRateWithoutTimesIsRefused) {
   EXPECT_THAT(Refusal(path), HasSubstr("wanted 30"));
 }
 
+// FFmpeg knows no rate but 1: it would play other times than the file says.
+TEST_F(PacketScanTest, EditsAtAnotherSpeedAreRefused) {
+  std::string mp4 =
+      ReadFile(MakeVideo("plain.mp4", "112x84", "1", "-c:v mpeg4 -bf 2"));
+  // Version, count, duration and time come between.
+  const size_t rate = mp4.find("elst") + 20;
+  ASSERT_EQ(mp4.substr(rate, 4), std::string("\0\1\0\0", 4));
+  const std::string path = VideoPath("speed.mp4");
+  // A dwell, twice the speed, and half of it.
+  for (const char* other : {"\0\0\0\0", "\0\2\0\0", "\0\0\x80\0"}) {
+    mp4.replace(rate, 4, std::string(other, 4));
+    std::ofstream(path, std::ios::binary) << mp4;
+    EXPECT_THAT(Refusal(path), HasSubstr("at another speed"));
+  }
+}
+
 TEST_F(PacketScanTest, OtherCodecsAreRefusedByName) {
   EXPECT_THAT(Refusal(MakeVideo("s.mov", "112x84", "1", "-c:v svq1")),
               HasSubstr("video of codec svq1; wanted H.264"));

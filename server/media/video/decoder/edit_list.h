@@ -1,5 +1,5 @@
-#ifndef BALLAST_SERVER_MEDIA_AUDIO_DECODER_EDIT_LIST_H_
-#define BALLAST_SERVER_MEDIA_AUDIO_DECODER_EDIT_LIST_H_
+#ifndef BALLAST_SERVER_MEDIA_VIDEO_DECODER_EDIT_LIST_H_
+#define BALLAST_SERVER_MEDIA_VIDEO_DECODER_EDIT_LIST_H_
 
 #include <cstdint>
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "server/media/video/decoder/media_input.h"
 
-namespace ballast::audio_decoder {
+namespace ballast::video_decoder {
 
 // An entry of the edit list of a track of MP4 (`elst`, ISO/IEC 14496-12).
 struct Edit {
@@ -22,7 +22,11 @@ struct EditList {
 };
 
 // The edit list of track `track` of an MP4 file; empty: it has none.
-EditList ReadEditList(video_decoder::MediaInput* input, int track);
+EditList ReadEditList(MediaInput* input, int track);
+
+// Whether all that `list` plays is played at its rate. FFmpeg knows no other:
+// it plays as if there were none.
+bool IsPlain(const EditList& list);
 
 // Samples of a stream that are played, or as many of silence.
 struct Stretch {
@@ -46,6 +50,6 @@ bool GetStretches(const EditList& list, double unit, uint32_t rate,
                   int64_t samples, std::vector<Stretch>* stretches,
                   std::string* reason);
 
-}  // namespace ballast::audio_decoder
+}  // namespace ballast::video_decoder
 
-#endif  // BALLAST_SERVER_MEDIA_AUDIO_DECODER_EDIT_LIST_H_
+#endif  // BALLAST_SERVER_MEDIA_VIDEO_DECODER_EDIT_LIST_H_

@@ -1,16 +1,12 @@
-#include "server/media/audio/decoder/edit_list.h"
+#include "server/media/video/decoder/edit_list.h"
 
 #include <string.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace ballast::audio_decoder {
+namespace ballast::video_decoder {
 namespace {
-
-using video_decoder::MediaInput;
-using video_decoder::Mp4Box;
-using video_decoder::ReadNumber;
 
 constexpr int kMaxBoxes = 1 << 16;
 constexpr uint64_t kMaxEdits = 1 << 16;
@@ -104,9 +100,19 @@ EditList ReadEditList(MediaInput* input, int track) {
   return list;
 }
 
+bool IsPlain(const EditList& list) {
+  return std::all_of(
+      list.edits.begin(), list.edits.end(),
+      [](const Edit& edit) { return edit.media_time < 0 || edit.is_plain; });
+}
+
 bool GetStretches(const EditList& list, double unit, uint32_t rate,
                   int64_t samples, std::vector<Stretch>* stretches,
                   std::string* reason) {
+  if (!IsPlain(list)) {
+    *reason = "its edit list plays audio at another speed";
+    return false;
+  }
   const double movie_unit = static_cast<double>(rate) / list.units_a_second;
   // Numbers of samples are compared as float64, which no header overflows.
   const double near = movie_unit + 1;
@@ -118,10 +124,6 @@ bool GetStretches(const EditList& list, double unit, uint32_t rate,
     if (edit.media_time < 0) {
       silence += length;
       continue;
-    }
-    if (!edit.is_plain) {
-      *reason = "its edit list plays audio at another speed";
-      return false;
     }
     const double from = std::round(static_cast<double>(edit.media_time) * unit);
     const auto end = static_cast<double>(samples);
@@ -158,4 +160,4 @@ bool GetStretches(const EditList& list, double unit, uint32_t rate,
   return false;
 }
 
-}  // namespace ballast::audio_decoder
+}  // namespace ballast::video_decoder
