@@ -18,6 +18,7 @@
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "server/command/init/choose_form.h"
+#include "server/data/form/own_reading.h"
 #include "server/data/jsonl/conversation_json.h"
 #include "server/data/jsonl/element_reader.h"
 #include "server/data/jsonl/pair_json.h"
@@ -212,16 +213,16 @@ class Looker {
                             seen_->format == SeenFiles::Format::kJsonl ||
                             seen_->format == SeenFiles::Format::kParquet ||
                             seen_->format == SeenFiles::Format::kCsv;
-    if (takes_form && (seen_->bad > 0 || seen_->for_own_template > 0 ||
-                       seen_->looked_at == 0 || !given_.empty())) {
-      TryForms();
-    }
+    if (takes_form) TryForms();
     ChooseRoots();
   }
 
  private:
-  // Takes the best form, if it explains more records than the format's own.
+  // Takes the best form, if it explains more records than the format's own, or
+  // if that passes over a key that may matter.
   void TryForms() {
+    const bool is_explained = seen_->bad == 0 && seen_->looked_at > 0 &&
+                              seen_->for_own_template == 0 && given_.empty();
     v1::Source source;
     source.set_name("any");
     // With all columns.
@@ -247,15 +248,26 @@ class Looker {
       }
       return;
     }
+    uint64_t lost = 0;
+    absl::Status first_lost;
+    for (const RawRecord& record : first->records) {
+      const absl::Status read = CheckOwnReading(record.given);
+      if (read.ok() || lost++ > 0) continue;
+      first_lost = Annotate(read, record.record.name);
+    }
+    if (is_explained && lost == 0) return;
     const uint64_t bad = first->bad;
     FormTrial trial = ChooseForm(first->records, given_);
     const uint64_t records = first->records.size() + bad;
     // Of those that were read by the format's own form.
+    const double share_lost =
+        static_cast<double>(lost) / static_cast<double>(records);
     const double own =
         seen_->looked_at == 0
             ? 0
             : 1 - std::min(1.0, static_cast<double>(seen_->bad) /
-                                    static_cast<double>(seen_->looked_at));
+                                        static_cast<double>(seen_->looked_at) +
+                                    share_lost);
     const double explained =
         static_cast<double>(trial.good) / static_cast<double>(records);
     const bool is_simpler = trial.for_own_template < seen_->for_own_template;
@@ -264,7 +276,12 @@ class Looker {
     }
     if (seen_->to_settle.empty() &&
         (trial.good == 0 || explained < own ||
-         (explained == own && given_.empty() && !is_simpler))) {
+         (explained == own && given_.empty() && !is_simpler && lost == 0))) {
+      if (lost > 0 && seen_->bad == 0) {
+        seen_->bad = std::min(lost, seen_->looked_at);
+        seen_->first_fault = std::string(first_lost.message());
+        if (own == 0) seen_->unknown = seen_->bad;
+      }
       if (own > 0) return;
       const bool is_csv = seen_->format == SeenFiles::Format::kCsv;
       if (is_csv) {

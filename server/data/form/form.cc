@@ -140,9 +140,11 @@ class FormEvaluation {
     if (values.empty()) return record_.Missing("text", reader_.text_);
     std::vector<std::string> texts;
     for (const element& value : values) {
-      BALLAST_ASSIGN_OR_RETURN(
-          const absl::string_view text,
-          marks_.Marked(View(value.get_string().value_unsafe())));
+      const absl::string_view given = View(value.get_string().value_unsafe());
+      BALLAST_RETURN_IF_ERROR(
+          CheckNoRecordWithin(record_.LastRead("text"), given));
+      BALLAST_ASSIGN_OR_RETURN(const absl::string_view text,
+                               marks_.Marked(given));
       texts.emplace_back(text);
     }
     BALLAST_ASSIGN_OR_RETURN(result_.sample.images, marks_.OrderImages());
@@ -253,7 +255,8 @@ class FormEvaluation {
     }
     element value;
     if (map.at_key("type").get(type) != SUCCESS) {
-      for (const char* each : {"text", "image", "image_url", "video"}) {
+      for (const char* each :
+           {"text", "image", "image_url", "video", "inlineData"}) {
         if (map.at_key(each).get(value) == SUCCESS && !value.is_null()) {
           type = each;
           break;
@@ -273,7 +276,8 @@ class FormEvaluation {
       turns_.AddText(made);
       return absl::OkStatus();
     }
-    if (type == "image" || type == "image_url" || type == "input_image") {
+    if (type == "image" || type == "image_url" || type == "input_image" ||
+        type == "inlineData") {
       return AddImagePart(map);
     }
     return Fault(absl::StrCat(
@@ -283,10 +287,10 @@ class FormEvaluation {
   }
 
   absl::Status AddImagePart(const object& part) {
-    BALLAST_RETURN_IF_ERROR(
-        CheckOtherKeys(part, "a part of type image",
-                       {"type", "image", "image_url", "path", "url", "bytes",
-                        "data", "source", "content", "value", "index"}));
+    BALLAST_RETURN_IF_ERROR(CheckOtherKeys(
+        part, "a part of type image",
+        {"type", "image", "image_url", "path", "url", "bytes", "data", "source",
+         "content", "value", "base64", "inlineData", "index"}));
     if (std::string_view text;
         part.at_key("text").get(text) == SUCCESS && !text.empty()) {
       return Fault(
@@ -309,8 +313,9 @@ class FormEvaluation {
     turns_.AddPart("image");
     marks_.AddPart();
     std::vector<FormMedium> found;
-    for (const char* key : {"image", "image_url", "path", "url", "bytes",
-                            "data", "source", "content", "value"}) {
+    for (const char* key :
+         {"image", "image_url", "path", "url", "bytes", "data", "source",
+          "content", "value", "base64", "inlineData"}) {
       element value;
       if (part.at_key(key).get(value) != SUCCESS || IsEmptyValue(value) ||
           value.is_number()) {
@@ -339,17 +344,18 @@ class FormEvaluation {
                                   " as a turn; wanted a struct with a role and "
                                   "a content"));
       }
-      // The Cauldron's and FineVision's pairs.
-      std::string_view asked, said;
-      if (turn.at_key("user").get(asked) == SUCCESS &&
-          turn.at_key("assistant").get(said) == SUCCESS) {
-        has_pairs_ = true;
-        element of_user = turn.at_key("user").value_unsafe();
-        element of_assistant = turn.at_key("assistant").value_unsafe();
-        BALLAST_RETURN_IF_ERROR(AddTurn("user", of_user));
-        BALLAST_RETURN_IF_ERROR(AddTurn("assistant", of_assistant));
+      // The Cauldron's and FineVision's pairs, and ms-swift's.
+      const bool is_swift = turn.at_key("human").error() == SUCCESS;
+      const char* const asks = is_swift ? "human" : "user";
+      element asked, said;
+      if (turn.at_key(asks).get(asked) == SUCCESS &&
+          turn.at_key("assistant").get(said) == SUCCESS && asked.is_string() &&
+          said.is_string()) {
+        has_pairs_ = !is_swift;
+        BALLAST_RETURN_IF_ERROR(AddTurn("user", asked));
+        BALLAST_RETURN_IF_ERROR(AddTurn("assistant", said));
         BALLAST_RETURN_IF_ERROR(
-            CheckOtherKeys(turn, "a pair of turns", {"user", "assistant"}));
+            CheckOtherKeys(turn, "a pair of turns", {asks, "assistant"}));
         continue;
       }
       element role, content;
@@ -364,10 +370,11 @@ class FormEvaluation {
                                      : absl::StrCat("`", form_.role_key(), "`"),
             "; name its key in form.role_key"));
       }
-      const bool has_content = FindIn(turn, form_.content_key(),
-                                      {"content", "value", "text", "utterance"},
-                                      &content, &content_key) &&
-                               !content.is_null();
+      const bool has_content =
+          FindIn(turn, form_.content_key(),
+                 {"content", "value", "text", "utterance", "parts"}, &content,
+                 &content_key) &&
+          !content.is_null();
       element calls;
       const auto has = [&](const char* key) {
         return turn.at_key(key).get(calls) == SUCCESS && !IsEmptyValue(calls);

@@ -73,6 +73,24 @@ std::string Wanted(const char* name, const std::vector<FormPaths>& keys) {
   return absl::StrCat("form.", name, ": ", absl::StrJoin(texts, ", "));
 }
 
+bool IsJson(const RecipeRecord::Part& part) {
+  return part.name == "json" || absl::EndsWith(part.name, ".json");
+}
+
+// Whether each member that is JSON is JSON by itself, in UTF-8.
+absl::Status CheckMembers(const RecipeRecord& record) {
+  for (const RecipeRecord::Part& part : record.parts) {
+    if (!IsJson(part) || !part.bytes.has_value()) continue;
+    simdjson::dom::parser parser;
+    const auto error = parser.parse(FromPythonJson(*part.bytes)).error();
+    if (error == SUCCESS) continue;
+    return DataFaultError(
+        absl::StrCat("member `", Printable(part.name),
+                     "` is no JSON: ", simdjson::error_message(error)));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string MembersJson(const RecipeRecord& record) {
@@ -82,9 +100,7 @@ std::string MembersJson(const RecipeRecord& record) {
     absl::StrAppend(&json, i > 0 ? "," : "");
     AppendJsonText(part.name, &json);
     json += ':';
-    const bool is_json =
-        part.name == "json" || absl::EndsWith(part.name, ".json");
-    if (is_json && part.bytes.has_value()) {
+    if (IsJson(part) && part.bytes.has_value()) {
       absl::StrAppend(&json, FromPythonJson(*part.bytes));
     } else if (part.bytes.has_value() && CheckUtf8(*part.bytes).ok() &&
                !absl::StrContains(*part.bytes, '\0')) {
@@ -131,9 +147,9 @@ bool IsTurns(const element& value, const std::string& role_key) {
   const auto has = [&](std::string_view key) {
     return turn.at_key(key).get(unused) == SUCCESS;
   };
-  return role_key.empty()
-             ? has("role") || has("from") || has("speaker") || has("user")
-             : has(role_key);
+  return role_key.empty() ? has("role") || has("from") || has("speaker") ||
+                                has("user") || has("human")
+                          : has(role_key);
 }
 
 absl::Status FormRecord::Parse() {
@@ -141,6 +157,7 @@ absl::Status FormRecord::Parse() {
   constexpr size_t kKept = size_t{1} << 18;
   thread_local simdjson::dom::parser kept;
   if (record_.kind == RecipeRecord::Kind::kMembers) {
+    BALLAST_RETURN_IF_ERROR(CheckMembers(record_));
     json_ = MembersJson(record_);
   } else {
     json_.reserve(record_.text.size() + simdjson::SIMDJSON_PADDING);

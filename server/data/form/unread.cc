@@ -30,8 +30,8 @@ bool IsAmong(absl::string_view word, const List& list) {
 }
 
 constexpr absl::string_view kMarkValues[] = {
-    "objects",    "bbox", "bboxes",     "boxes",  "ref",
-    "ref-object", "refs", "ref_object", "region", "regions"};
+    "objects",    "bbox",   "bboxes",  "boxes", "ref", "ref-object", "refs",
+    "ref_object", "region", "regions", "crop",  "roi", "crop_box"};
 constexpr absl::string_view kVerdicts[] = {"label", "kto_tag", "is_desired",
                                            "desirable", "is_correct"};
 constexpr absl::string_view kRejected[] = {
@@ -217,7 +217,8 @@ class Account {
     }
     const bool is_said = !value.is_number() && !value.is_bool();
     if (is_said && ((!(has_media_ && IsName(text)) && IsMediaKey(key)) ||
-                    NamesOtherMedia(key, value, media_.paths))) {
+                    NamesOtherMedia(key, value, media_.paths) ||
+                    (IsMapKey(key) && NamesMedia(text)))) {
       return Fault(path, "seems to hold media or to name them", "images");
     }
     if (!has_media_ && media_.question.has_value() && IsPictureId(key)) {
@@ -292,6 +293,29 @@ bool LooksLikeMedia(absl::string_view text) {
 absl::Status CheckEveryKey(const object& root, const MediaOfSample& media,
                            const GetKeyUse& use) {
   return Account(media, use).Check(root, "", 0);
+}
+
+absl::Status CheckNoRecordWithin(absl::string_view key,
+                                 absl::string_view text) {
+  if (!absl::StartsWith(text, "{")) return absl::OkStatus();
+  simdjson::dom::parser parser;
+  object root;
+  if (parser.parse(text.data(), text.size()).get(root) != SUCCESS) {
+    return absl::OkStatus();
+  }
+  for (const auto& [name, value] : root) {
+    const absl::string_view inner = View(name);
+    if (!IsAmong(inner, kChosen) && !IsAmong(inner, kRejected) &&
+        inner != "question" && inner != "answer" && !HoldsTurns(value)) {
+      continue;
+    }
+    return DataFaultError(absl::StrCat(
+        "`", Printable(key), "` is the text of a record with `",
+        Printable(inner),
+        "`, which would be learnt as it stands; take a recipe that reads it "
+        "(docs/recipes.md)"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ballast

@@ -39,6 +39,10 @@ struct MediaOfSample {
 absl::Status CheckEveryKey(const simdjson::dom::object& root,
                            const MediaOfSample& media, const GetKeyUse& use);
 
+// Errors: a data fault if `text` is an object of JSON with turns or answers,
+// which would be learnt as it stands.
+absl::Status CheckNoRecordWithin(absl::string_view key, absl::string_view text);
+
 // Whether a text is a medium in base64, by its first letters, or a `data:`
 // address of one.
 bool LooksLikeMedia(absl::string_view text);

@@ -102,7 +102,8 @@ size_t WrapperLength(absl::string_view head) {
       "version",         "info",        "dataset_type",
       "dataset_name",    "name",        "license",
       "dataset_version", "description", "split",
-      "metadata",        "meta"};
+      "metadata",        "meta",        "task_type",
+      "data_type",       "date",        "dataset_split"};
   const auto is_among = [](absl::string_view name, const auto& list) {
     return std::find(std::begin(list), std::end(list), name) != std::end(list);
   };

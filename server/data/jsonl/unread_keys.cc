@@ -349,6 +349,13 @@ bool IsMediaAddress(absl::string_view address) {
   return NamesMedia(path.substr(0, path.find_first_of("?#")));
 }
 
+bool IsMapKey(absl::string_view name) {
+  const std::vector<std::string> words = WordsOf(name);
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return IsAmong(word, kMapWords);
+  });
+}
+
 bool NamesOtherMedia(absl::string_view key, const element& value,
                      const std::vector<absl::string_view>& paths) {
   std::string_view text;
@@ -360,11 +367,7 @@ bool NamesOtherMedia(absl::string_view key, const element& value,
     });
   }
   if (value.get(text) != SUCCESS || !NamesMedia(View(text))) return false;
-  const std::vector<std::string> words = WordsOf(key);
-  const bool is_map = std::any_of(
-      words.begin(), words.end(),
-      [](const std::string& word) { return IsAmong(word, kMapWords); });
-  return (is_map || IsMediaKey(key)) &&
+  return (IsMapKey(key) || IsMediaKey(key)) &&
          std::none_of(paths.begin(), paths.end(),
                       [&text](absl::string_view path) {
                         return IsSameFile(path, View(text));

@@ -52,6 +52,10 @@ absl::Status CheckUnreadKeys(absl::string_view json,
                              const simdjson::dom::object& root, bool has_media,
                              const std::vector<absl::string_view>& paths);
 
+// Whether a key of this name holds what belongs to another picture: `depth`,
+// `mask_path`.
+bool IsMapKey(absl::string_view name);
+
 // Whether a key of media, or of maps such as `depth`, names a file that is none
 // of `paths`, the media of the sample; false if these are none.
 bool NamesOtherMedia(absl::string_view key, const simdjson::dom::element& value,
