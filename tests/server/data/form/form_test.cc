@@ -532,6 +532,18 @@ TEST(FormTest, WeightsOfTurnsTravel) {
   EXPECT_EQ(Json::parse(made->sample.text)["messages"][1]["weight"], 0);
 }
 
+TEST(FormTest, RefusesMembersThatAreNoJson) {
+  for (const std::string bad :
+       {"{\"caption\": \"R\xff\"}", "{\"caption\": ", "1, \"txt\": \"A\""}) {
+    RecipeRecord record;
+    record.kind = RecipeRecord::Kind::kMembers;
+    record.parts = {{"json", bad.size(), bad}};
+    const auto made = Read(Named("caption"), record);
+    EXPECT_THAT(std::string(made.status().message()),
+                ::testing::HasSubstr("member `json` is no JSON"));
+  }
+}
+
 TEST(FormTest, ToolsOfAMemberTravel) {
   RecipeRecord record;
   record.kind = RecipeRecord::Kind::kMembers;
