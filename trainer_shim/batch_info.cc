@@ -21,7 +21,7 @@ BatchFields FieldsOfStage(v1::Module module, const PipelineStage& stage,
   const bool last = stage.number + 1 == stage.count;
   BatchFields fields;
   fields.pixels = GetMedia(module) == Media::kImages && first;
-  fields.features = GetMedia(module) == Media::kAudio && first;
+  fields.features = GetMedia(module) == Media::kRows && first;
   fields.positions = IsLanguage(module);
   fields.input_ids = fields.positions && (first || place.needs_input_ids);
   fields.labels = fields.positions && (last || place.needs_labels);

@@ -266,10 +266,14 @@ struct FieldTable {
   int weight_row = -1;
 };
 
-// The rows of features of the batch's clips of audio. A plain value.
+// The rows of the batch's clips of audio, or of its media of another kind that
+// travels as rows. A plain value.
 struct ClipLayout {
-  bool listed = false;  // the rank's module takes audio
-  uint32_t width = 0;   // numbers of a row
+  bool listed = false;  // the rank's module takes them
+  // The tensor of the rows: `input_features`; of MODULE_OTHER the module's
+  // name, which the names of its other tensors begin with.
+  std::string tensor = "input_features";
+  uint32_t width = 0;  // numbers of a row
   // Of each clip, the rows that count.
   std::vector<int64_t> frames;
   // [clips+1]: the row at which each begins; ends with the number of rows.

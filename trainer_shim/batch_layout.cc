@@ -92,9 +92,12 @@ constexpr uint64_t kMaxRowLength = uint64_t{1} << 30;
 
 // The clips of the plan's samples in packing order, then the dummy clip.
 absl::StatusOr<ClipLayout> LayOutClips(absl::Span<const ImageRecord> records,
-                                       const JobShape& shape, bool dummy) {
+                                       v1::Module module, const JobShape& shape,
+                                       bool dummy) {
   ClipLayout clips;
   clips.listed = true;
+  if (module == v1::MODULE_OTHER)
+    clips.tensor = std::string(ModuleName(module));
   clips.width = shape.block.clip_width;
   clips.cu_rows.push_back(0);
   int64_t rows = 0;
@@ -180,7 +183,7 @@ absl::StatusOr<JobShape> GetShape(const v1::Job& job, const v1::Role& role,
   shape.padding = {trained->align(), job.padded(), job.row_length()};
   shape.block = GetGeometry(job);
   BALLAST_ASSIGN_OR_RETURN(shape.crops, GetCropForm(job));
-  if (GetMedia(role.module()) == Media::kAudio) {
+  if (GetMedia(role.module()) == Media::kRows) {
     BALLAST_RETURN_IF_ERROR(CheckJobRange(
         "clip_shape.width", job.clip_shape().width(), 1, kMaxClipWidth));
     BALLAST_RETURN_IF_ERROR(CheckJobRange("clip_shape.dummy_rows",
@@ -295,9 +298,10 @@ absl::StatusOr<BatchLayout> LayOutBatch(
   const auto& dummies = FindModule(micro_batch, role.module())->dummy_rank();
   layout.dummy_image = std::find(dummies.begin(), dummies.end(),
                                  role.dp_rank()) != dummies.end();
-  if (GetMedia(role.module()) == Media::kAudio) {
+  if (GetMedia(role.module()) == Media::kRows) {
     BALLAST_ASSIGN_OR_RETURN(
-        layout.clips, LayOutClips(plan.images, shape, layout.dummy_image));
+        layout.clips,
+        LayOutClips(plan.images, role.module(), shape, layout.dummy_image));
     return layout;
   }
   for (const ImageRecord& record : plan.images) {

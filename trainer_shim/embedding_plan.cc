@@ -57,7 +57,7 @@ absl::StatusOr<Modules> FindModules(const v1::MicroBatchSchedule& micro_batch,
 absl::StatusOr<std::vector<int64_t>> SampleRows(
     const v1::MicroBatchSchedule& micro_batch, Media media, uint32_t merge) {
   std::vector<int64_t> rows;
-  if (media != Media::kAudio) {
+  if (media != Media::kRows) {
     for (const uint64_t patches : SamplePatches(micro_batch)) {
       rows.push_back(static_cast<int64_t>(patches / (uint64_t{merge} * merge)));
     }

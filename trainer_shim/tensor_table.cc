@@ -72,8 +72,13 @@ bool HasPaddedCrops(const BatchInfo& info) {
   return info.crops.lists_crops && info.crops.shape.padded_rows != 0;
 }
 
-// Every row is here or in AddPlans. For a row of kPacked, host/packed_batch.cc
-// and cuda/device_stage.cc also have code that fills it.
+// Whether the batch has media that travel as rows, in the tensor of that name.
+bool HasRows(const BatchInfo& info, absl::string_view tensor) {
+  return info.clips.listed && info.clips.tensor == tensor;
+}
+
+// Every row is here, or in AddOtherRows and AddPlans. For a row of kPacked,
+// host/packed_batch.cc and cuda/device_stage.cc also have code that fills it.
 TensorTable BuiltInRows() {
   constexpr auto kIds = &BatchFields::input_ids;
   constexpr auto kLabels = &BatchFields::labels;
@@ -237,7 +242,7 @@ TensorTable BuiltInRows() {
        "features of audio, clip after clip: F rows of M values (mel bins); a "
        "dummy clip is the last, all zeros",
        [](const BatchInfo& info) -> Value {
-         if (!info.clips.listed) return std::nullopt;
+         if (!HasRows(info, "input_features")) return std::nullopt;
          return TensorValue{{info.clips.cu_rows.back(), info.clips.width}};
        }},
       {"audio_feature_lengths", E::kInt64, "[clips]", kAudio, Join::kItems,
@@ -245,14 +250,40 @@ TensorTable BuiltInRows() {
        "rows of each clip that count; the encoder sees the others beyond the "
        "clip's end",
        [](const BatchInfo& info) {
-         return ListIf(info.clips.listed, info.clips.frames);
+         return ListIf(HasRows(info, "input_features"), info.clips.frames);
        }},
       {"audio_cu_rows", E::kInt32, "[clips+1]", kAudio, Join::kSums,
        Memory::kListed, "where each clip begins: sums of rows",
        [](const BatchInfo& info) {
-         return ListIf(info.clips.listed, info.clips.cu_rows);
+         return ListIf(HasRows(info, "input_features"), info.clips.cu_rows);
        }},
   };
+}
+
+// The rows of MODULE_OTHER, as those of audio, if this process has its kind.
+void AddOtherRows(TensorTable* table) {
+  if (GetMedia(v1::MODULE_OTHER) == Media::kNone) return;
+  constexpr auto kRows = &BatchFields::features;
+  const std::string name(ModuleName(v1::MODULE_OTHER));
+  table->push_back(
+      {name, E::kFloat32, "[F, M]", kRows, Join::kItems, Memory::kPacked,
+       "rows, medium after medium; a dummy is the last, all zeros",
+       [name](const BatchInfo& info) -> Value {
+         if (!HasRows(info, name)) return std::nullopt;
+         return TensorValue{{info.clips.cu_rows.back(), info.clips.width}};
+       }});
+  table->push_back({absl::StrCat(name, "_lengths"), E::kInt64, "[media]", kRows,
+                    Join::kItems, Memory::kListed,
+                    "rows of each medium that count",
+                    [name](const BatchInfo& info) {
+                      return ListIf(HasRows(info, name), info.clips.frames);
+                    }});
+  table->push_back({absl::StrCat(name, "_cu_rows"), E::kInt32, "[media+1]",
+                    kRows, Join::kSums, Memory::kListed,
+                    "where each medium begins: sums of rows",
+                    [name](const BatchInfo& info) {
+                      return ListIf(HasRows(info, name), info.clips.cu_rows);
+                    }});
 }
 
 // A list of the encoder's plan; none if it is of ranks that send only, or
@@ -269,7 +300,7 @@ std::function<Value(const BatchInfo&)> ListOfPlan(
 // The plan of each encoder's embeddings.
 void AddPlans(TensorTable* table) {
   using Plan = EmbeddingPlan;
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     const v1::Module encoder = kind.module;
     if (!IsEncoder(encoder)) continue;
     table->push_back(
@@ -326,6 +357,7 @@ Value GetTokens(const BatchInfo& info, int64_t axes) {
 
 std::shared_ptr<const TensorTable> MakeTensorTable(const TensorTable& more) {
   auto table = std::make_shared<TensorTable>(BuiltInRows());
+  AddOtherRows(table.get());
   AddPlans(table.get());
   {
     AddedRows& added = Added();

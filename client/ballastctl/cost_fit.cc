@@ -222,7 +222,7 @@ absl::Status AddObservations(const v1::StepSchedule& schedule,
                              add(static_cast<double>(patches), count);
                            });
             break;
-          case Media::kAudio:
+          case Media::kRows:
             for (uint32_t k = first.clip[i]; k < first.clip[i + 1]; ++k) {
               add(micro_batch.clip_frames(k), 1);
             }
@@ -321,9 +321,9 @@ absl::StatusOr<Fits> Fit(LoaderClient* client, const FitCostOptions& options) {
   }
   CostObservations observations;
   for (const auto& [step, of_step] : by_step) {
-    BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
-                             client->GetSchedule(step, v1::SPLIT_TRAIN,
-                                                 LoaderClient::Use::kLooks));
+    BALLAST_ASSIGN_OR_RETURN(
+        const v1::StepSchedule schedule,
+        client->GetSchedule(step, v1::SPLIT_TRAIN, LoaderClient::Use::kLooks));
     const absl::Status added =
         AddObservations(schedule, of_step, &observations);
     if (!added.ok()) {
@@ -347,7 +347,7 @@ absl::StatusOr<Fits> Fit(LoaderClient* client, const FitCostOptions& options) {
     if (!fit.fit.ok()) error = Annotate(fit.fit.status(), ModuleName(module));
   }
   if (!any) return error;
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     bool found = false;
     for (const auto& size : attached.job().modules()) {
       found = found || size.module() == kind.module;
@@ -456,7 +456,7 @@ std::string YamlLines(const Fits& fits) {
   std::string text = absl::StrCat("balance:\n  cost_changes:\n    - step: ",
                                   fits.last_step + 1, "\n      cost:\n");
   bool any = false;
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     const v1::Module module = kind.module;
     const absl::string_view name = kind.name;
     const auto found = fits.modules.find(module);
@@ -469,7 +469,7 @@ std::string YamlLines(const Fits& fits) {
     } else if (std::find(fits.absent.begin(), fits.absent.end(), module) !=
                fits.absent.end()) {
       // A cost of audio may be missing.
-      if (kind.media == Media::kAudio) continue;
+      if (kind.media == Media::kRows) continue;
       absl::StrAppend(&text, "        ", name, ": {linear: 0, quadratic: 0}\n");
     } else {
       absl::StrAppend(&text, "        # ", name,

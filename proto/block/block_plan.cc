@@ -129,7 +129,7 @@ uint64_t PayloadBytes(const PayloadRow& row, Media media,
       });
       return bytes;
     }
-    case Media::kAudio: {
+    case Media::kRows: {
       uint64_t bytes = 0;
       for (const uint32_t rows : row.clip_rows) {
         bytes += AlignUp(uint64_t{rows} * geometry.clip_width * sizeof(float),
@@ -281,7 +281,7 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
     const PayloadRow row = GetRow(columns, first, i);
     record.payload_bytes = PayloadBytes(row, media, geometry);
     if (media == Media::kText) continue;
-    if (media == Media::kAudio) {
+    if (media == Media::kRows) {
       AppendClips(row, geometry, &plan.images);
     } else {
       AppendCrops(row, geometry, &plan.images);

@@ -3,23 +3,43 @@
 #include "absl/strings/str_cat.h"
 
 namespace ballast {
+namespace {
+
+// Never destroyed.
+std::vector<ModuleKind>& MutableKinds() {
+  static auto* const kinds = new std::vector<ModuleKind>{
+      {v1::MODULE_VISION, "vision", Media::kImages, "patches"},
+      {v1::MODULE_AUDIO, "audio", Media::kRows, "frames"},
+      {v1::MODULE_LANGUAGE, "language", Media::kText, "tokens"},
+  };
+  return *kinds;
+}
+
+}  // namespace
+
+const std::vector<ModuleKind>& ModuleKinds() { return MutableKinds(); }
+
+void AddRowsModule(absl::string_view name, absl::string_view unit) {
+  std::vector<ModuleKind>& kinds = MutableKinds();
+  kinds.insert(kinds.end() - 1, {v1::MODULE_OTHER, name, Media::kRows, unit});
+}
 
 absl::string_view ModuleName(v1::Module module) {
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     if (kind.module == module) return kind.name;
   }
   return "unspecified";
 }
 
 absl::string_view CostUnit(v1::Module module) {
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     if (kind.module == module) return kind.unit;
   }
   return "units";
 }
 
 std::optional<v1::Module> ParseModule(absl::string_view name) {
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     if (kind.name == name) return kind.module;
   }
   return std::nullopt;
@@ -27,7 +47,7 @@ std::optional<v1::Module> ParseModule(absl::string_view name) {
 
 std::vector<std::string> ModuleNames() {
   std::vector<std::string> names;
-  for (const ModuleKind& kind : kModuleKinds) names.emplace_back(kind.name);
+  for (const ModuleKind& kind : ModuleKinds()) names.emplace_back(kind.name);
   return names;
 }
 

@@ -16,7 +16,7 @@ namespace ballast {
 // The modules of a model are a list: encoders, each for one kind of media, and
 // the language model, which trains on the text of every sample. Messages and
 // block headers hold a module's number (v1::Module); everything else about it
-// follows from its row in kModuleKinds. Code asks for the kind of media that a
+// follows from its row in ModuleKinds(). Code asks for the kind of media that a
 // module takes, or walks the list, and never compares names.
 
 // The media of a sample that a module takes.
@@ -24,7 +24,9 @@ enum class Media {
   kNone,    // no module takes this: for a number without a row
   kText,    // tokens of every sample: the language model alone
   kImages,  // pictures, also the frames of videos: an encoder
-  kAudio,   // an encoder
+  // Media that travel as rows of numbers, audio or another kind: an encoder. A
+  // job has at most one such module, whose media are the columns of clips.
+  kRows,
 };
 
 // A module that a configuration may have.
@@ -38,29 +40,30 @@ struct ModuleKind {
   absl::string_view unit;
 };
 
-// In the order of MicroBatchSchedule.modules and of every other list of
-// modules: encoders before the language model.
-inline constexpr ModuleKind kModuleKinds[] = {
-    {v1::MODULE_VISION, "vision", Media::kImages, "patches"},
-    {v1::MODULE_AUDIO, "audio", Media::kAudio, "frames"},
-    {v1::MODULE_LANGUAGE, "language", Media::kText, "tokens"},
-};
+// All rows, in the order of MicroBatchSchedule.modules and of every other list
+// of modules: encoders before the language model.
+const std::vector<ModuleKind>& ModuleKinds();
+
+// Adds the row of v1::MODULE_OTHER, an encoder of media that travel as rows.
+// The texts live for ever. Call it before main (AddRowsKind in
+// server/media/rows_rule.h), at most once.
+void AddRowsModule(absl::string_view name, absl::string_view unit);
 
 // The media that the module takes; kNone for a number without a row.
-constexpr Media GetMedia(v1::Module module) {
-  for (const ModuleKind& kind : kModuleKinds) {
+inline Media GetMedia(v1::Module module) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     if (kind.module == module) return kind.media;
   }
   return Media::kNone;
 }
 
 // Whether the module is the language model, of which a job has at most one.
-constexpr bool IsLanguage(v1::Module module) {
+inline bool IsLanguage(v1::Module module) {
   return GetMedia(module) == Media::kText;
 }
 
 // Whether the module is an encoder: a job may have any number of them.
-constexpr bool IsEncoder(v1::Module module) {
+inline bool IsEncoder(v1::Module module) {
   return GetMedia(module) != Media::kNone && !IsLanguage(module);
 }
 
@@ -73,7 +76,7 @@ absl::string_view CostUnit(v1::Module module);
 // The module of that name, or nullopt.
 std::optional<v1::Module> ParseModule(absl::string_view name);
 
-// The names in the order of kModuleKinds.
+// The names in the order of ModuleKinds().
 std::vector<std::string> ModuleNames();
 
 // The loads of each rank, summed over modules; empty if these differ in ranks

@@ -234,7 +234,7 @@ Json ToJson(const PlacementFigures& figures,
             const InspectPlacementOptions& options) {
   const auto steps = static_cast<double>(figures.steps);
   Json spreads = Json::object();
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     spreads[std::string(kind.name)] = figures.spread(kind.module);
   }
   Json json = {
@@ -261,7 +261,7 @@ void AddRow(const char* name, const PlacementFigures& figures,
     return absl::StrFormat("%.0f", count / steps);
   };
   std::vector<std::string> row = {name};
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     row.push_back(absl::StrFormat("%.3f", figures.spread(kind.module)));
   }
   row.push_back(split ? "-"
@@ -279,7 +279,7 @@ absl::Status InspectPlacement(const InspectPlacementOptions& options) {
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
   std::vector<Table::Column> columns = {{"balance", Table::kLeft}};
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     columns.push_back({std::string(kind.name)});
   }
   for (const char* name : {"wait a micro-batch", "wait a module",

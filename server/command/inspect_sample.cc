@@ -22,7 +22,7 @@
 #include "server/config/config_loader.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/job/job_setup.h"
-#include "server/model/indexed_clip.h"
+#include "server/media/audio/audio_rows.h"
 #include "server/model/model_images.h"
 #include "server/model/model_profile.h"
 #include "server/model/model_videos.h"

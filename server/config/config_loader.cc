@@ -152,20 +152,20 @@ void DefaultServers(const KeyReport& report, const v1::Serve& serve,
 void DefaultCost(const KeyReport& report, absl::string_view key,
                  const v1::Config& config, v1::Balance::Cost* cost) {
   const bool states_one = std::any_of(
-      std::begin(kModuleKinds), std::end(kModuleKinds),
-      [&](const ModuleKind& kind) {
+      ModuleKinds().begin(), ModuleKinds().end(), [&](const ModuleKind& kind) {
         const std::string module = absl::StrCat(key, ".", kind.name);
         return report.Has(ChildKey(module, "linear")) ||
                report.Has(ChildKey(module, "quadratic"));
       });
   if (!states_one && cost->model().empty()) cost->set_model(kAutoCost);
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     // Sections that are there in any case are in every fingerprint.
     if (kind.module != v1::MODULE_VISION && !IsLanguage(kind.module) &&
         DpSize(config, kind.module) == 0) {
       continue;
     }
     v1::Balance::Coefficients* of = MutableCoefficients(cost, kind.module);
+    if (of == nullptr) continue;
     if (IsLanguage(kind.module) || !cost->model().empty() ||
         report.Has(absl::StrCat(key, ".", kind.name, ".linear"))) {
       continue;

@@ -279,11 +279,12 @@ std::string Resolve(const std::string& key, const v1::Config& config,
                                   kAutoCost));
     return "";
   }
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     if (kind.module == v1::MODULE_AUDIO && !known->cost.has_audio()) continue;
+    auto* const of = MutableCoefficients(cost, kind.module);
+    if (of == nullptr) continue;
     FillIn(*report, ChildKey(key, kind.name),
-           GetCoefficients(known->cost, kind.module),
-           MutableCoefficients(cost, kind.module));
+           GetCoefficients(known->cost, kind.module), of);
   }
   return known->origin;
 }

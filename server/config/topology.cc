@@ -229,7 +229,7 @@ uint32_t Grid(const v1::Topology& topology) {
 
 std::vector<v1::Module> Modules(const v1::Config& config) {
   std::vector<v1::Module> modules;
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     if (FindSizes(config, kind.module) != nullptr) {
       modules.push_back(kind.module);
     }
@@ -243,14 +243,25 @@ const v1::Topology::Module* FindLanguage(const v1::Config& config) {
 
 const v1::Balance::Coefficients& GetCoefficients(const v1::Balance::Cost& cost,
                                                  v1::Module module) {
+  const auto* field = CoefficientsField(module);
+  if (field == nullptr) {
+    static const auto& one = *[] {
+      auto* coefficients = new v1::Balance::Coefficients();
+      coefficients->set_linear(1);
+      return coefficients;
+    }();
+    return one;
+  }
   return static_cast<const v1::Balance::Coefficients&>(
-      cost.GetReflection()->GetMessage(cost, CoefficientsField(module)));
+      cost.GetReflection()->GetMessage(cost, field));
 }
 
 v1::Balance::Coefficients* MutableCoefficients(v1::Balance::Cost* cost,
                                                v1::Module module) {
+  const auto* field = CoefficientsField(module);
+  if (field == nullptr) return nullptr;
   return static_cast<v1::Balance::Coefficients*>(
-      cost->GetReflection()->MutableMessage(cost, CoefficientsField(module)));
+      cost->GetReflection()->MutableMessage(cost, field));
 }
 
 uint32_t DpSize(const v1::Config& config, v1::Module module) {

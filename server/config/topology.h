@@ -55,14 +55,14 @@ std::string FormatRankList(absl::Span<const uint32_t> ranks);
 // groups of a micro-batch.
 uint32_t Grid(const v1::Topology& topology);
 
-// The configured modules, in the order of kModuleKinds.
+// The configured modules, in the order of ModuleKinds().
 std::vector<v1::Module> Modules(const v1::Config& config);
 
 // The language model's sizes; null if it is not configured.
 const v1::Topology::Module* FindLanguage(const v1::Config& config);
 
 // The module's coefficients: the field of `cost` that has its name. `module` is
-// in kModuleKinds.
+// in ModuleKinds().
 const v1::Balance::Coefficients& GetCoefficients(const v1::Balance::Cost& cost,
                                                  v1::Module module);
 v1::Balance::Coefficients* MutableCoefficients(v1::Balance::Cost* cost,
@@ -77,8 +77,8 @@ uint32_t PpSize(const v1::Config& config, v1::Module module);
 // The multiple to which this module pads a sample's tokens when it packs them:
 // packing.align, or for `auto`
 //   (2*cp if cp > 1 else 1) * (tp if sequence_parallel else 1)
-// where language's packing.dynamic_cp takes the place of cp. It is 1 for a module
-// that is not configured.
+// where language's packing.dynamic_cp takes the place of cp. It is 1 for a
+// module that is not configured.
 uint32_t PackAlign(const v1::Config& config, v1::Module module);
 
 // packing.dynamic_cp where it shares packs among ranks, else 1.

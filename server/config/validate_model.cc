@@ -380,7 +380,28 @@ void ValidateVideo(const v1::Model& model, KeyReport* report) {
               "model.video.max_pixels", video.max_pixels(), report);
 }
 
+// An encoder of a kind that travels as rows and is not audio, and a model that
+// takes that kind, want each other.
+void ValidateOtherRows(const v1::Config& config, KeyReport* report) {
+  if (DpSize(config, v1::MODULE_OTHER) == 0 ||
+      report->HasFaultWithin("topology.modules") ||
+      report->HasFaultWithin("model")) {
+    return;
+  }
+  const absl::string_view name = ModuleName(v1::MODULE_OTHER);
+  const v1::ModelProfile* profile = GetProfile(config.model());
+  if (profile != nullptr && profile->medium().kind() == name) return;
+  report->AddFault(
+      absl::StrCat("topology.modules.", name),
+      absl::StrCat(
+          "found it with model.profile ",
+          config.model().profile().empty() ? "\"\"" : config.model().profile(),
+          ", which takes no ", name,
+          "; wanted a file with a section medium of kind ", name));
+}
+
 void ValidateAudio(const v1::Config& config, KeyReport* report) {
+  ValidateOtherRows(config, report);
   if (DpSize(config, v1::MODULE_AUDIO) == 0 ||
       report->HasFaultWithin("topology.modules") ||
       report->HasFaultWithin("model")) {

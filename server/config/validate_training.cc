@@ -231,7 +231,7 @@ void ValidateDynamic(const v1::Config& config,
   const bool is_split =
       config.balance().placement() == v1::Balance::PLACEMENT_SPLIT;
   for (const v1::Module module : Modules(config)) {
-    if (GetMedia(module) == Media::kAudio) {
+    if (GetMedia(module) == Media::kRows) {
       refuse(
           " with the module audio; wanted images and language, or "
           "language alone: embeddings of audio do not go to the ranks that "
@@ -308,7 +308,7 @@ void ValidatePadded(const v1::Config& config, uint64_t longest,
 void ValidateCost(const v1::Balance::Cost& cost, absl::string_view key,
                   KeyReport* report) {
   if (report->HasFaultWithin(key)) return;
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     const v1::Balance::Coefficients& of = GetCoefficients(cost, kind.module);
     if (of.linear() != 0 || of.quadratic() != 0) return;
   }

@@ -145,20 +145,19 @@ std::optional<MediaOrder> OrderOfHeard(absl::Span<const StreamFacts> streams) {
 absl::Status OrderMedia(const MediaList& indexed, RawSample* sample) {
   std::vector<RawMedium> read = std::move(sample->media);
   sample->media.clear();
-  std::vector<size_t> of_kind[kMediumKinds];
-  for (size_t i = 0; i < read.size(); ++i) {
-    of_kind[static_cast<size_t>(read[i].kind)].push_back(i);
-  }
-  for (size_t k = 0; k < kMediumKinds; ++k) {
-    const auto kind = static_cast<MediumKind>(k);
-    if (of_kind[k].size() == indexed.count(kind)) continue;
-    return DataFaultError(absl::StrCat(of_kind[k].size(), " media of kind ",
-                                       MediumName(kind), ", the index has ",
-                                       indexed.count(kind)));
-  }
+  PerMedium<std::vector<size_t>> of_kind;
+  for (size_t i = 0; i < read.size(); ++i) of_kind[read[i].kind].push_back(i);
+  absl::Status status;
+  ForEachKind([&](MediumKind kind) {
+    if (of_kind[kind].size() == indexed.count(kind)) return;
+    status.Update(DataFaultError(
+        absl::StrCat(of_kind[kind].size(), " media of kind ", MediumName(kind),
+                     ", the index has ", indexed.count(kind))));
+  });
+  BALLAST_RETURN_IF_ERROR(status);
   for (const IndexedMedium& medium : indexed) {
-    sample->media.push_back(std::move(
-        read[of_kind[static_cast<size_t>(medium.kind)][medium.number]]));
+    sample->media.push_back(
+        std::move(read[of_kind[medium.kind][medium.number]]));
   }
   return absl::OkStatus();
 }

@@ -62,7 +62,7 @@ void FillSequence(const LanguageArrays& arrays, const ModelText& text,
     if (fits) add(plan->placeholders, ids.image());
   }
   for (const StreamText& stream : streams.texts) {
-    if (stream.kind == MediumKind::kAudio) {
+    if (TravelsAsRows(stream.kind)) {
       fill(stream.run_tokens, ids.audio());
       continue;
     }
@@ -162,7 +162,7 @@ absl::StatusOr<std::optional<DataFault>> EncoderBuilder::Read(
     const SampleRequest& request, Media media, SampleWork* work) {
   BuildInstruments* const instruments = reader_->instruments();
   DecodedCounters* const decoded = instruments == nullptr ? nullptr
-                                   : media == Media::kAudio
+                                   : media == Media::kRows
                                        ? &instruments->audio
                                        : &instruments->vision;
   BALLAST_ASSIGN_OR_RETURN(const FaultOr<uint32_t> warnings,
@@ -213,13 +213,16 @@ FileSampleBuilder::FileSampleBuilder(
               static_cast<int>(ThreadsOrCores(config_.serve().threads())),
               decode_budget_.get(),
               job.instruments ? &job.instruments->video_decoders : nullptr),
-      clips_(static_cast<int>(ThreadsOrCores(config_.serve().threads())),
-             job.text->images().audio(),
-             {.counters = job.instruments ? &job.instruments->audio_decoders
-                                          : nullptr}),
+      rows_(
+          job.text->images().rows() == nullptr
+              ? nullptr
+              : job.text->images().rows()->MakeReader(
+                    static_cast<int>(ThreadsOrCores(config_.serve().threads())),
+                    job.instruments ? &job.instruments->audio_decoders
+                                    : nullptr)),
       reader_(&config_, std::move(job.sources),
               GetImageOptions(config_.model()), &job.text->images(),
-              job.scheduler, &videos_, &clips_, decode_budget_.get(),
+              job.scheduler, &videos_, rows_.get(), decode_budget_.get(),
               job.instruments),
       checks_(&config_, &reader_),
       encoders_(&reader_, &checks_),
@@ -275,7 +278,7 @@ absl::StatusOr<std::optional<DataFault>> FileSampleBuilder::BuildPayload(
     const SampleRequest& request, SampleWork* work) const {
   switch (GetMedia(request.module)) {
     case Media::kImages:
-    case Media::kAudio:
+    case Media::kRows:
       return encoders_.Build(request, work);
     case Media::kText:
       return language_.Build(request, work);

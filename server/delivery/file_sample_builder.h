@@ -26,7 +26,7 @@
 #include "server/delivery/sample_reader.h"
 #include "server/delivery/stall_watchdog.h"
 #include "server/media/image_plan/image_family.h"
-#include "server/model/indexed_clip.h"
+#include "server/media/rows_rule.h"
 #include "server/sample/data_fault.h"
 #include "server/sample/sample_source.h"
 #include "server/text/media_text.h"
@@ -185,7 +185,7 @@ class FileSampleBuilder : public SampleBuilder {
   const ModelText* const text_;
   const std::shared_ptr<DecodeBudget> decode_budget_;
   const SampleVideoReader videos_;
-  mutable ClipReader clips_;
+  const std::unique_ptr<RowsReader> rows_;  // null: the model takes none
   const SampleReader reader_;
   mutable MediaChecks checks_;
   mutable EncoderBuilder encoders_;

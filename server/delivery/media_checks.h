@@ -81,7 +81,7 @@ class MediaChecks {
                                                 Kind* kind, SampleWork* work);
 
   const SampleReader* const reader_;
-  Kind kinds_[2] = {Kind(Media::kImages), Kind(Media::kAudio)};
+  Kind kinds_[2] = {Kind(Media::kImages), Kind(Media::kRows)};
 };
 
 }  // namespace ballast

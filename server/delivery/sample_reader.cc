@@ -13,7 +13,6 @@
 #include "proto/image/engine_jpeg.h"
 #include "server/files/span_checksum.h"
 #include "server/media/image/crop_maker.h"
-#include "server/model/indexed_clip.h"
 #include "server/sample/index_format.h"
 #include "server/sample/medium.h"
 #include "server/sample/source_index.h"
@@ -215,7 +214,7 @@ SampleReader::SampleReader(const v1::Config* config,
                            const ModelImages* images,
                            const Scheduler* scheduler,
                            const SampleVideoReader* video_reader,
-                           ClipReader* clip_reader, DecodeBudget* budget,
+                           RowsReader* rows_reader, DecodeBudget* budget,
                            BuildInstruments* instruments)
     : config_(config),
       sources_(std::move(sources)),
@@ -223,7 +222,7 @@ SampleReader::SampleReader(const v1::Config* config,
       images_(images),
       scheduler_(scheduler),
       video_reader_(video_reader),
-      clip_reader_(clip_reader),
+      rows_reader_(rows_reader),
       budget_(budget),
       instruments_(instruments) {}
 
@@ -268,20 +267,21 @@ absl::StatusOr<MediaText> SampleReader::GetMediaText(
       const IndexedSample indexed,
       source(request.record.source).index().sample(request.record.ordinal));
   absl::StatusOr<MediaText> text =
-      PlanMediaText(images_->video(), images_->audio(), indexed.media);
+      PlanMediaText(images_->video(), images_->rows(), indexed.media);
   if (text.ok()) return text;
   // The schedule would have reported it.
   return absl::InternalError(text.status().message());
 }
 
-absl::Status SampleReader::WriteClip(const RawMedium& raw,
+absl::Status SampleReader::WriteRows(const RawMedium& raw,
                                      const IndexedMedium& indexed,
                                      Reading* reading) const {
-  if (images_->audio() == nullptr) {
-    return absl::InternalError("the model takes no audio");
+  const RowsRule* const rule = images_->rows();
+  if (rule == nullptr || rule->kind() != indexed.kind) {
+    return absl::InternalError(
+        absl::StrCat("the model takes no ", MediumName(indexed.kind)));
   }
-  const absl::StatusOr<ClipPlan> plan =
-      PlanIndexedClip(*images_->audio(), *indexed.stream);
+  const absl::StatusOr<RowsPlan> plan = rule->Plan(*indexed.stream);
   // The schedule would have reported it.
   if (!plan.ok()) return absl::InternalError(plan.status().message());
   const size_t number = reading->next++;
@@ -290,11 +290,12 @@ absl::Status SampleReader::WriteClip(const RawMedium& raw,
     return absl::InternalError(absl::StrCat(
         plan->rows, " rows of features, and the schedule has other ones"));
   }
-  const uint32_t width = GetClipShape(*images_->audio()).width();
   reading->work->active->Stage("waiting for serve.decode_memory");
   BALLAST_ASSIGN_OR_RETURN(const DecodeBudget::Lease memory,
-                           budget_->Take(ClipDecodeBytes(*plan, width)));
-  reading->work->active->Stage("making features of audio");
+                           budget_->Take(plan->decode_bytes));
+  reading->work->active->Stage(indexed.kind == MediumKind::kAudio
+                                   ? "making features of audio"
+                                   : "making rows of a medium");
   const Stopwatch decoding(instruments_ ? &instruments_->decode_audio
                                         : nullptr);
   const absl::Span<uint8_t> to = reading->place(number);
@@ -302,13 +303,11 @@ absl::Status SampleReader::WriteClip(const RawMedium& raw,
                         to.size() / sizeof(float));
   std::vector<float> dropped;
   if (to.empty()) {
-    dropped.resize(size_t{plan->rows} * width);
+    dropped.resize(size_t{plan->rows} * rule->shape().width());
     out = absl::MakeSpan(dropped);
   }
-  BALLAST_RETURN_IF_ERROR(
-      clip_reader_->ReadFeatures(raw, *indexed.stream, *plan, out));
-  if (reading->decoded != nullptr)
-    reading->decoded->media[MediumKind::kAudio].Add();
+  BALLAST_RETURN_IF_ERROR(rows_reader_->Write(raw, *indexed.stream, out));
+  if (reading->decoded != nullptr) reading->decoded->media[indexed.kind].Add();
   return absl::OkStatus();
 }
 
@@ -415,11 +414,11 @@ absl::Status SampleReader::WriteImage(const RawMedium& raw,
 absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadMedia(
     const SampleRequest& request, Media media, Place place,
     DecodedCounters* decoded, SampleWork* work) const {
-  const bool is_audio = media == Media::kAudio;
-  work->active->Stage(is_audio ? "reading audio" : "reading images");
+  const bool in_rows = media == Media::kRows;
+  work->active->Stage(in_rows ? "reading audio" : "reading images");
   const SampleSource& from = source(request.record.source);
-  Stopwatch reading_time(instruments_ && !is_audio ? &instruments_->read_images
-                                                   : nullptr);
+  Stopwatch reading_time(instruments_ && !in_rows ? &instruments_->read_images
+                                                  : nullptr);
   const auto place_of = [&](size_t image, size_t images, uint64_t size) {
     return PlaceOfFile(request, image, images, size, place);
   };
@@ -429,21 +428,21 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadMedia(
                            from.Read(request.record.ordinal,
                                      {.text = false,
                                       .images = true,
-                                      .whole_images = !is_audio,
-                                      .places = is_audio ? nullptr : &places}));
+                                      .whole_images = !in_rows,
+                                      .places = in_rows ? nullptr : &places}));
   reading_time.Stop();
   if (!raw.ok()) return raw.fault();
   work->name = raw->name;
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            from.index().sample(request.record.ordinal));
-  for (size_t i = 0; i < kMediumKinds; ++i) {
-    const auto kind = static_cast<MediumKind>(i);
+  std::optional<DataFault> other;
+  ForEachKind([&](MediumKind kind) {
     const size_t found = raw->of(kind).size();
     const size_t wanted = indexed.media.count(kind);
-    if (found != wanted) {
-      return CountDiffers(WordsOf(kind).many, found, wanted);
-    }
-  }
+    if (other.has_value() || found == wanted) return;
+    other = CountDiffers(WordsOf(kind).many, found, wanted);
+  });
+  if (other.has_value()) return *std::move(other);
   BALLAST_ASSIGN_OR_RETURN(const MediaHashes hashes,
                            from.index().media_hashes(request.record.ordinal));
   BALLAST_ASSIGN_OR_RETURN(const SampleImages images, GetImages(request));
@@ -456,21 +455,21 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadMedia(
       return WriteImage(medium, of_index, hash, &reading);
     }
     if (hash != nullptr) {
-      work->active->Stage(is_audio ? "checking a clip's file"
-                                   : "checking a video's file");
+      work->active->Stage(in_rows ? "checking a clip's file"
+                                  : "checking a video's file");
       BALLAST_ASSIGN_OR_RETURN(const uint64_t found, HashMedium(medium));
       // The hash says nothing about another version of the file.
       BALLAST_RETURN_IF_ERROR(CheckUnchanged(medium));
       if (auto fault = FindContentFault(found, *hash)) return fault->ToStatus();
       reading.is_proven = true;
     }
-    return is_audio ? WriteClip(medium, of_index, &reading)
-                    : WriteVideo(medium, of_index, &reading);
+    return in_rows ? WriteRows(medium, of_index, &reading)
+                   : WriteVideo(medium, of_index, &reading);
   };
   auto medium = raw->media.begin();
   for (const IndexedMedium& of_index : indexed.media) {
     const RawMedium& of_sample = *medium++;
-    if ((of_index.kind == MediumKind::kAudio) != is_audio) continue;
+    if (TravelsAsRows(of_index.kind) != in_rows) continue;
     reading.is_proven = false;
     const absl::Status written =
         Annotate(write(of_sample, of_index), of_index.name());
@@ -492,10 +491,10 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadMedia(
     }
   }
   const size_t planned =
-      is_audio ? request.clip_rows.size() : request.grids.size();
+      in_rows ? request.clip_rows.size() : request.grids.size();
   if (reading.next != planned) {
     return absl::InternalError(absl::StrCat(
-        "its media give ", reading.next, is_audio ? " of audio" : " crops",
+        "its media give ", reading.next, in_rows ? " of audio" : " crops",
         ", and the schedule has ", planned));
   }
   return reading.warnings;

@@ -21,7 +21,7 @@
 #include "server/delivery/stall_watchdog.h"
 #include "server/media/image/image.h"
 #include "server/media/image_plan/image_text.h"
-#include "server/model/indexed_clip.h"
+#include "server/media/rows_rule.h"
 #include "server/model/model_images.h"
 #include "server/sample/data_fault.h"
 #include "server/sample/sample_source.h"
@@ -63,14 +63,14 @@ class SampleReader {
   // null, are not owned.
   // `images`, not owned, are the model's; `scheduler`, not owned, has the
   // epochs of samples, which nothing but a recipe of the model needs: else it
-  // may be null. `video_reader` and `clip_reader`, not owned, have the same
-  // model.
-  // `budget`, not owned, has the memory to decode in.
+  // may be null. `video_reader` and `rows_reader`, not owned, have the same
+  // model; `rows_reader` is null if the model takes no media that travel as
+  // rows. `budget`, not owned, has the memory to decode in.
   SampleReader(const v1::Config* config,
                std::vector<const SampleSource*> sources,
                const ImageOptions& image_options, const ModelImages* images,
                const Scheduler* scheduler,
-               const SampleVideoReader* video_reader, ClipReader* clip_reader,
+               const SampleVideoReader* video_reader, RowsReader* rows_reader,
                DecodeBudget* budget, BuildInstruments* instruments);
 
   // Blocks on the disk. Non-OK statuses are transient faults.
@@ -79,8 +79,8 @@ class SampleReader {
 
   // Reads the media of the sample that an encoder of `media` takes, and writes
   // what travels of them to `place(i)`: of an encoder of images crop or frame
-  // i, as the model's processor makes it, height*width*3 bytes; of one of audio
-  // the features of clip i. If crop i passes through encoded
+  // i, as the model's processor makes it, height*width*3 bytes; of one of media
+  // that travel as rows the rows of medium i. If crop i passes through encoded
   // (request.EncodedBytes), writes its image's file there instead, read
   // straight from the source where possible, and checks that it is the file
   // that was indexed. If `place(i)` is empty, a file is only checked, and
@@ -130,7 +130,7 @@ class SampleReader {
                           const uint64_t* hash, Reading* reading) const;
   absl::Status WriteVideo(const RawMedium& raw, const IndexedMedium& indexed,
                           Reading* reading) const;
-  absl::Status WriteClip(const RawMedium& raw, const IndexedMedium& indexed,
+  absl::Status WriteRows(const RawMedium& raw, const IndexedMedium& indexed,
                          Reading* reading) const;
 
   const v1::Config* const config_;
@@ -139,7 +139,7 @@ class SampleReader {
   const ModelImages* const images_;
   const Scheduler* const scheduler_;
   const SampleVideoReader* const video_reader_;
-  ClipReader* const clip_reader_;
+  RowsReader* const rows_reader_;
   DecodeBudget* const budget_;
   BuildInstruments* const instruments_;
 };

@@ -27,13 +27,12 @@
 #include "server/delivery/language_builder.h"
 #include "server/job/job_setup.h"
 #include "server/job/template_comparison.h"
-#include "server/media/audio/log_mel.h"
 #include "server/media/image/image.h"
 #include "server/media/image/sound_scan.h"
 #include "server/media/video/video_reader.h"
-#include "server/model/indexed_clip.h"
 #include "server/model/model_images.h"
 #include "server/model/model_profile.h"
+#include "server/model/model_rows.h"
 #include "server/model/model_videos.h"
 #include "server/model/profiles.h"
 #include "server/recipe/image_recipe.h"
@@ -285,7 +284,7 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
   const ModelImages& model = text.text->images();
   BALLAST_ASSIGN_OR_RETURN(
       const MediaText media,
-      PlanMediaText(model.video(), model.audio(), sample.facts));
+      PlanMediaText(model.video(), model.rows(), sample.facts));
   measured.placeholders += media.placeholders;
   const bool is_built_in =
       !IsCheckpointTemplate(text.text->model().chat_template());
@@ -469,8 +468,7 @@ class SourceIndexer {
   IndexKey key_;
   std::vector<SharedFile> shared_;
   VideoReader videos_;
-  const v1::AudioFamily* audio_ = nullptr;
-  std::optional<ClipReader> clips_;
+  std::unique_ptr<RowsReader> rows_;
   PerMedium<StreamProbe> read_;
   StreamProbe read_audio_in_video_;
 };
@@ -492,18 +490,18 @@ absl::Status SourceIndexer::Open() {
     read_[MediumKind::kVideo] = MakeVideoProbe(
         [this](const VideoBytes& video) { return videos_.ReadFacts(video); });
   }
-  audio_ = GetAudioFamily(config_.model());
-  clips_.emplace(static_cast<int>(threads_), audio_);
-  if (audio_ != nullptr) {
-    BALLAST_RETURN_IF_ERROR(
-        Annotate(LogMel::Create(*audio_).status(), "model.profile: audio"));
-    read_[MediumKind::kAudio] = RememberFacts(
-        [this](const RawMedium& file) { return clips_->ReadFacts(file); });
-  }
-  if (config_.model().video().use_audio_in_video()) {
-    read_audio_in_video_ = RememberFacts([this](const RawMedium& file) {
-      return clips_->ReadFacts(file, /*in_video=*/true);
+  const RowsRule* const rows = GetRowsRule(config_.model());
+  if (rows == nullptr) return absl::OkStatus();
+  BALLAST_RETURN_IF_ERROR(Annotate(rows->Check(), "model.profile"));
+  rows_ = rows->MakeReader(static_cast<int>(threads_), /*counters=*/nullptr);
+  const auto facts_of = [this](bool in_video) {
+    return RememberFacts([this, in_video](const RawMedium& file) {
+      return rows_->ReadFacts(file, in_video);
     });
+  };
+  read_[rows->kind()] = facts_of(/*in_video=*/false);
+  if (config_.model().video().use_audio_in_video()) {
+    read_audio_in_video_ = facts_of(/*in_video=*/true);
   }
   return absl::OkStatus();
 }

@@ -21,6 +21,7 @@
 #include "server/files/storage.h"
 #include "server/media/image/image.h"
 #include "server/model/model_images.h"
+#include "server/model/model_rows.h"
 #include "server/model/model_videos.h"
 #include "server/model/profiles.h"
 #include "server/recipe/recipe.h"
@@ -86,6 +87,11 @@ IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer) {
     absl::StrAppend(&key.videos, "sound: ", audio->ShortDebugString(), "\n");
     if (config.model().video().use_audio_in_video()) {
       absl::StrAppend(&key.sizes, "\naudio_in_video=among clips");
+    }
+  } else if (const RowsRule* rows = GetRowsRule(config.model())) {
+    absl::StrAppend(&key.sizes, "\n", MediumName(rows->kind()), "=taken");
+    for (const auto& [name, value] : rows->fingerprint()) {
+      absl::StrAppend(&key.videos, name, ": ", value, "\n");
     }
   }
   return key;

@@ -7,6 +7,7 @@
 #include "common/status_macros.h"
 #include "proto/image/job_images.h"
 #include "proto/schedule/split.h"
+#include "server/model/model_rows.h"
 #include "server/model/model_videos.h"
 #include "server/model/profiles.h"
 #include "server/sample/data_fault.h"
@@ -44,7 +45,7 @@ absl::StatusOr<ModelImages> ModelImages::Create(
                            ImagePlanner::Create(GetImageFamily(model)));
   ModelImages images(model, std::move(planner));
   images.video_ = GetVideoModel(model);
-  images.audio_ = GetAudioFamily(model);
+  images.rows_ = GetRowsRule(model);
   images.wants_sides_ = images.family().rule == ImageRule::kPinpoints;
   images.recipe_ = std::move(recipe);
   if (model.recipe().empty() != (images.recipe_ == nullptr)) {

@@ -10,12 +10,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "proto/audio_family.pb.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/model.pb.h"
 #include "server/media/image_plan/image_planner.h"
 #include "server/media/image_plan/image_text.h"
+#include "server/media/rows_rule.h"
 #include "server/media/video/video_plan.h"
 #include "server/model/model_profile.h"
 #include "server/recipe/image_recipe.h"
@@ -73,8 +73,9 @@ class ModelImages {
   const VideoModel* video() const {
     return video_.has_value() ? &*video_ : nullptr;
   }
-  // What the model makes of audio; nullptr if it takes none.
-  const v1::AudioFamily* audio() const { return audio_; }
+  // What the model makes of media that travel as rows, such as audio; nullptr
+  // if it takes none.
+  const RowsRule* rows() const { return rows_; }
   // Whether the model itself asks for an image's sides (rule `pinpoints`).
   bool wants_sides() const { return wants_sides_; }
 
@@ -93,7 +94,7 @@ class ModelImages {
   v1::Job::CropShape shape_;
   std::shared_ptr<const ImageRecipe> recipe_;
   std::optional<VideoModel> video_;
-  const v1::AudioFamily* audio_ = nullptr;
+  const RowsRule* rows_ = nullptr;
   bool wants_sides_ = false;
 };
 

@@ -24,6 +24,7 @@
 #include "common/sha256.h"
 #include "proto/image/job_images.h"
 #include "server/media/image_plan/image_family.h"
+#include "server/media/rows_rule.h"
 #include "server/model/image_family_config.h"
 
 namespace ballast {
@@ -132,6 +133,7 @@ class Checker {
     CheckChat();
     CheckVideos();
     CheckAudio();
+    CheckMedium();
     CheckCost();
     for (int i = 0; i < own_.checkpoints_size(); ++i) {
       CheckCheckpoint(own_.checkpoints(i),
@@ -185,7 +187,7 @@ class Checker {
   }
 
   void CheckImages() {
-    if (!TakesImages(whole_) && whole_.has_audio()) return;
+    if (TakesRowsAlone()) return;
     const v1::ImageFamily& images = whole_.images();
     if (images.rule() == v1::ImageFamily::RULE_UNSPECIFIED) {
       Add("images.rule", "found none; wanted the name of a rule");
@@ -225,7 +227,7 @@ class Checker {
   void CheckNorm() {
     const auto check = [this](const char* key, int size) {
       if (size == 3 || (size == 0 && IsEncoder(whole_))) return;
-      if (!TakesImages(whole_) && whole_.has_audio()) return;
+      if (TakesRowsAlone()) return;
       Add(key, "found ", size, " values; wanted 3, for R, G and B in [0, 1]");
     };
     check("mean", whole_.mean_size());
@@ -243,7 +245,7 @@ class Checker {
     for (int i = 0; i < type->field_count(); ++i) {
       const FieldDescriptor* field = type->field(i);
       if (field->number() == v1::TokenIds::kAudioFieldNumber &&
-          !whole_.has_audio()) {
+          !whole_.has_audio() && !whole_.has_medium()) {
         continue;
       }
       if (Gives(ids, field) && ids.GetReflection()->GetInt32(ids, field) >= 0) {
@@ -276,7 +278,7 @@ class Checker {
       Add("chat_template", "found it with a section chat; wanted one of both");
     }
     // Audio alone: the configuration names a template.
-    if (!TakesImages(whole_) && whole_.has_audio()) return;
+    if (TakesRowsAlone()) return;
     if (name.empty() && !whole_.has_chat() && !IsEncoder(whole_)) {
       Add("chat", "found none; wanted it, or chat_template: \"chatml\"");
     }
@@ -320,6 +322,20 @@ class Checker {
         Add("cost", "found ", number, "; wanted 0 to ", kMaxCost);
       }
     }
+  }
+
+  // Whether the model takes no images, but audio or a kind of `medium`.
+  bool TakesRowsAlone() const {
+    return !TakesImages(whole_) && (whole_.has_audio() || whole_.has_medium());
+  }
+
+  void CheckMedium() {
+    if (!whole_.has_medium()) return;
+    if (whole_.has_audio()) {
+      Add("medium", "found it with a section audio; wanted one of both");
+    }
+    const auto rule = OpenRowsRule(whole_.medium());
+    if (!rule.ok()) Add("medium", rule.status().message());
   }
 
   void CheckAudio() {
@@ -589,6 +605,13 @@ const v1::AudioFamily* FindAudioFamily(absl::string_view name) {
   const v1::ModelProfile* profile = FindProfile(name);
   return profile != nullptr && profile->has_audio() ? &profile->audio()
                                                     : nullptr;
+}
+
+const v1::AudioFamily::Marks* GetRowsMarks(const v1::Model& model) {
+  const v1::ModelProfile* profile = GetProfile(model);
+  if (profile == nullptr) return nullptr;
+  if (profile->has_audio()) return &profile->audio().marks();
+  return profile->has_medium() ? &profile->medium().marks() : nullptr;
 }
 
 std::vector<std::string> AudioFamilyNames() {

@@ -67,6 +67,9 @@ const v1::AudioFamily* FindAudioFamily(absl::string_view name);
 inline const v1::AudioFamily* GetAudioFamily(const v1::Model& model) {
   return FindAudioFamily(model.profile());
 }
+// The texts in place of its media that travel as rows: of audio, or of its
+// section `medium`; nullptr if it takes neither.
+const v1::AudioFamily::Marks* GetRowsMarks(const v1::Model& model);
 // The names of models/ that take audio, in alphabetical order.
 std::vector<std::string> AudioFamilyNames();
 

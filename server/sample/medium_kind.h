@@ -1,9 +1,11 @@
 #ifndef BALLAST_SERVER_SAMPLE_MEDIUM_KIND_H_
 #define BALLAST_SERVER_SAMPLE_MEDIUM_KIND_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -13,27 +15,55 @@
 namespace ballast {
 
 // A kind of media. A sample of any text has media of each kind in the order of
-// the text.
+// the text. Kinds after kAudio are added (server/media/rows_rule.h).
 enum class MediumKind : uint8_t { kImage, kVideo, kAudio };
-inline constexpr size_t kMediumKinds = 3;
+inline constexpr size_t kMostMediumKinds = 6;
 
 // What messages and texts call the media of a kind.
 struct MediumWords {
-  absl::string_view name;  // "image"
+  absl::string_view name;  // "image"; also the key of one in JSON
   absl::string_view many;  // "images"
   // Stands in a text for one of them.
   absl::string_view mark;
 };
-inline constexpr std::array<MediumWords, kMediumKinds> kMediumWords = {
-    {{"image", "images", "<image>"},
-     {"video", "videos", "<video>"},
-     {"audio", "clips of audio", "<audio>"}}};
+inline constexpr MediumWords kMediumWords[] = {
+    {"image", "images", "<image>"},
+    {"video", "videos", "<video>"},
+    {"audio", "clips of audio", "<audio>"}};
 
-constexpr const MediumWords& WordsOf(MediumKind kind) {
-  return kMediumWords[static_cast<size_t>(kind)];
+// The words of the kinds that were added.
+inline std::vector<MediumWords>& AddedMediumWords() {
+  static auto* const added = new std::vector<MediumWords>();
+  return *added;
 }
 
-// "image", "video" or "audio".
+// Adds a kind, whose words live for ever. Call it before main, or before any
+// other thread reads the table.
+inline MediumKind AddMediumKind(const MediumWords& words) {
+  AddedMediumWords().push_back(words);
+  return static_cast<MediumKind>(std::size(kMediumWords) +
+                                 AddedMediumWords().size() - 1);
+}
+
+inline size_t CountMediumKinds() {
+  return std::min(std::size(kMediumWords) + AddedMediumWords().size(),
+                  kMostMediumKinds);
+}
+
+constexpr const MediumWords& WordsOf(MediumKind kind) {
+  const auto number = static_cast<size_t>(kind);
+  return number < std::size(kMediumWords)
+             ? kMediumWords[number]
+             : AddedMediumWords()[number - std::size(kMediumWords)];
+}
+
+// Whether a block has the medium as rows of numbers (server/media/rows_rule.h),
+// and not as pixels or files.
+constexpr bool TravelsAsRows(MediumKind kind) {
+  return kind >= MediumKind::kAudio;
+}
+
+// "image", "video", "audio", or the name of a kind that was added.
 constexpr absl::string_view MediumName(MediumKind kind) {
   return WordsOf(kind).name;
 }
@@ -41,7 +71,7 @@ constexpr absl::string_view MediumName(MediumKind kind) {
 // A value for each kind of media.
 template <typename Value>
 struct PerMedium {
-  std::array<Value, kMediumKinds> values = {};
+  std::array<Value, kMostMediumKinds> values = {};
 
   constexpr Value& operator[](MediumKind kind) {
     return values[static_cast<size_t>(kind)];
@@ -64,7 +94,9 @@ constexpr uint64_t Total(const MediaCounts& counts) {
 // Calls `use` with each kind, in the order of MediumKind.
 template <typename Use>
 void ForEachKind(const Use& use) {
-  for (size_t i = 0; i < kMediumKinds; ++i) use(static_cast<MediumKind>(i));
+  for (size_t i = 0; i < CountMediumKinds(); ++i) {
+    use(static_cast<MediumKind>(i));
+  }
 }
 
 // For messages: "2 images, 1 video" of what is there, or "" of nothing.

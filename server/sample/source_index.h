@@ -115,21 +115,32 @@ struct ImageMarkCounts {
                          const ImageMarkCounts&) = default;
 };
 
-// The facts of a medium that runs in time, a video or a clip of audio, that its
-// plan and its cost follow from, as the index stores them. Little-endian. Of a
-// clip (server/model/indexed_clip.h) `fps` are samples a second, `frames`
-// samples of each channel, `key_frames` channels, and the sides are 1.
+// The facts of a medium that is no image, that its plan and its cost follow
+// from: a row of 72 bytes in the index, little-endian. `start`, `end` and
+// `flags` hold for each kind; all else has these meanings for a video. A kind
+// that travels as rows has its own form of the row, in its folder of
+// server/media (AudioInIndex).
 struct StreamFacts {
   static constexpr uint32_t kIsVariable = 1;  // frames are not evenly spaced
   static constexpr uint32_t kHasStart = 2;
   static constexpr uint32_t kHasEnd = 4;
-  static constexpr uint32_t kIsList = 8;  // pictures, all of them frames
-  static constexpr uint32_t kIsAudio = 16;
+  static constexpr uint32_t kIsList = 8;     // pictures, all of them frames
+  static constexpr uint32_t kIsRows = 16;    // SetRowsKind says of which kind
   static constexpr uint32_t kInVideo = 32;   // the audio of a video
   static constexpr uint32_t kHasTimes = 64;  // the index has its FrameTimes
 
   MediumKind kind() const {
-    return (flags & kIsAudio) != 0 ? MediumKind::kAudio : MediumKind::kVideo;
+    if ((flags & kIsRows) == 0) return MediumKind::kVideo;
+    const uint32_t number =
+        static_cast<uint32_t>(MediumKind::kAudio) + (flags >> 8);
+    return number < CountMediumKinds() ? static_cast<MediumKind>(number)
+                                       : MediumKind::kAudio;
+  }
+  // `kind` is kAudio or one after it.
+  void SetRowsKind(MediumKind kind) {
+    const uint32_t number =
+        static_cast<uint32_t>(kind) - static_cast<uint32_t>(MediumKind::kAudio);
+    flags = (flags & 0xff) | kIsRows | number << 8;
   }
   bool is_in_video() const { return (flags & kInVideo) != 0; }
   // The length of its FrameTimes.
@@ -149,7 +160,7 @@ struct StreamFacts {
   uint32_t height;
   uint32_t rotation;    // clockwise degrees that show it upright
   uint32_t key_frames;  // frames with which decoding can begin
-  uint32_t flags;       // below bit 8; above: SetImagesBehind
+  uint32_t flags;       // below bit 8; above: SetImagesBehind, SetRowsKind
   char codec[16];       // libavcodec's name, and zeros; a list's: zeros
 };
 static_assert(sizeof(StreamFacts) == 72);
@@ -207,7 +218,7 @@ class MediaList {
                      FrameTimes times = {})
       : images_(images), marks_(marks), streams_(streams), times_(times) {
     videos_ = streams.size();
-    while (videos_ > 0 && streams[videos_ - 1].kind() == MediumKind::kAudio) {
+    while (videos_ > 0 && streams[videos_ - 1].kind() != MediumKind::kVideo) {
       --videos_;
     }
   }
@@ -248,7 +259,7 @@ class MediaList {
   size_t count(MediumKind kind) const {
     return kind == MediumKind::kImage   ? images_.size()
            : kind == MediumKind::kVideo ? videos_
-                                        : streams_.size() - videos_;
+                                        : CountRows(kind, streams_.size());
   }
 
   std::vector<IndexedMedium> of(MediumKind kind) const {
@@ -266,6 +277,13 @@ class MediaList {
   FrameTimes times() const { return times_; }
 
  private:
+  // Media of a kind that travels as rows before stream `end`.
+  size_t CountRows(MediumKind kind, size_t end) const {
+    return std::count_if(
+        streams_.begin() + videos_, streams_.begin() + end,
+        [&](const StreamFacts& stream) { return stream.kind() == kind; });
+  }
+
   absl::Span<const ImageSize> images_;
   absl::Span<const ImageMark> marks_;
   absl::Span<const StreamFacts> streams_;
@@ -291,8 +309,8 @@ inline void MediaList::Iterator::Load() {
   const StreamFacts& stream = list_->streams_[stream_];
   // By its place, so that each kind has as many as count() says.
   const bool is_video = stream_ < list_->videos_;
-  medium_.kind = is_video ? MediumKind::kVideo : MediumKind::kAudio;
-  medium_.number = is_video ? stream_ : stream_ - list_->videos_;
+  medium_.kind = is_video ? MediumKind::kVideo : stream.kind();
+  medium_.number = is_video ? stream_ : list_->CountRows(medium_.kind, stream_);
   medium_.stream = &stream;
   medium_.times = times_.first(std::min(stream.times(), times_.size()));
   times_.remove_prefix(medium_.times.size());

@@ -13,7 +13,6 @@
 #include "proto/block/block_layout.h"
 #include "proto/schedule/schedule_table.h"
 #include "server/config/topology.h"
-#include "server/model/indexed_clip.h"
 #include "server/model/model_videos.h"
 #include "server/sample/source_index.h"
 
@@ -62,22 +61,22 @@ absl::StatusOr<uint64_t> AddVideo(const IndexedMedium& medium,
   return plan.tokens;
 }
 
-// Adds a clip of audio; returns its placeholders.
-absl::StatusOr<uint64_t> AddClip(const IndexedMedium& medium,
+// Adds a medium that travels as rows; returns its placeholders.
+absl::StatusOr<uint64_t> AddRows(const IndexedMedium& medium,
                                  const ModelImages& model, SampleSize* size) {
-  if (model.audio() == nullptr) {
-    return absl::InvalidArgumentError(
-        "audio is not supported for this model.profile");
+  if (model.rows() == nullptr || model.rows()->kind() != medium.kind) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        MediumName(medium.kind), " is not supported for this model.profile"));
   }
-  BALLAST_ASSIGN_OR_RETURN(const ClipPlan plan,
-                           PlanIndexedClip(*model.audio(), *medium.stream));
+  BALLAST_ASSIGN_OR_RETURN(const RowsPlan plan,
+                           model.rows()->Plan(*medium.stream));
   size->clip_rows.push_back(plan.rows);
   size->clip_frames.push_back(plan.frames);
-  size->clip_tokens.push_back(static_cast<uint32_t>(plan.plan.tokens));
-  return plan.plan.tokens;
+  size->clip_tokens.push_back(static_cast<uint32_t>(plan.tokens));
+  return plan.tokens;
 }
 
-double AudioCost(const SampleSize& size, const ModuleCost& coefficients) {
+double RowsCost(const SampleSize& size, const ModuleCost& coefficients) {
   double frames = 0;
   for (const uint32_t m : size.clip_frames) frames += m;
   double cost = coefficients.linear * frames;
@@ -127,7 +126,7 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
       BALLAST_ASSIGN_OR_RETURN(const uint64_t placeholders,
                                medium.kind == MediumKind::kVideo
                                    ? AddVideo(medium, model, &size)
-                                   : AddClip(medium, model, &size));
+                                   : AddRows(medium, model, &size));
       tokens += placeholders;
       encoded.resize(size.grids.size(), 0);
       continue;
@@ -201,7 +200,7 @@ bool HasMedia(const SampleSize& size, Media media) {
       return true;
     case Media::kImages:
       return !size.grids.empty();
-    case Media::kAudio:
+    case Media::kRows:
       return !size.clip_rows.empty();
     case Media::kNone:
       break;
@@ -228,7 +227,7 @@ double GetScale(v1::Balance::Coefficients::Backward backward) {
 
 std::vector<ModuleCost> GetModuleCosts(const v1::Balance::Cost& cost) {
   std::vector<ModuleCost> costs;
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     const v1::Balance::Coefficients& of = GetCoefficients(cost, kind.module);
     const double scale = GetScale(of.backward());
     costs.push_back(
@@ -249,8 +248,8 @@ double SampleCost(const SampleSize& size, const ModuleCost& cost) {
     }
     case Media::kImages:
       return ImageCost(size, cost);
-    case Media::kAudio:
-      return AudioCost(size, cost);
+    case Media::kRows:
+      return RowsCost(size, cost);
     case Media::kNone:
       break;
   }

@@ -79,7 +79,7 @@ struct ModuleCost {
 };
 
 // The costs of all modules that a configuration may have, in the order of
-// kModuleKinds.
+// ModuleKinds().
 std::vector<ModuleCost> GetModuleCosts(const v1::Balance::Cost& cost);
 
 // The sample's cost for a module, by the media that it takes:

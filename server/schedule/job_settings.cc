@@ -12,7 +12,7 @@
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 #include "server/config/topology.h"
-#include "server/model/indexed_clip.h"
+#include "server/model/model_rows.h"
 #include "server/model/model_profile.h"
 #include "server/model/profiles.h"
 #include "server/schedule/step_plan.h"
@@ -87,8 +87,8 @@ absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
     *fields.add_fields() = std::move(field);
   }
   PlaceFields(fields.fields(), &shape.geometry.fields);
-  if (const v1::AudioFamily* audio = GetAudioFamily(config.model())) {
-    shape.geometry.clip_width = GetClipShape(*audio).width();
+  if (const RowsRule* rows = GetRowsRule(config.model())) {
+    shape.geometry.clip_width = rows->shape().width();
   }
   shape.geometry.float_positions = HasFloatPositions(config.model());
   shape.patches_a_token = config.model().merge() * config.model().merge();
@@ -124,8 +124,8 @@ v1::Job MakeJob(const v1::Config& config,
   job.set_delivery(config.balance().delivery());
   *job.mutable_model() = config.model();
   *job.mutable_crop_shape() = GetCropShape(config.model());
-  if (const v1::AudioFamily* audio = GetAudioFamily(config.model())) {
-    *job.mutable_clip_shape() = GetClipShape(*audio);
+  if (const RowsRule* rows = GetRowsRule(config.model())) {
+    *job.mutable_clip_shape() = rows->shape();
   }
   job.set_float_positions(HasFloatPositions(config.model()));
   job.set_colocated(config.topology().colocated());

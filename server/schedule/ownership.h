@@ -27,7 +27,7 @@ struct ScheduledSample {
 struct MicroBatchShape {
   uint32_t micro_batch = 1;          // samples a micro-batch
   uint32_t grid = 1;                 // divides micro_batch
-  std::vector<ModuleRanks> modules;  // in the order of kModuleKinds
+  std::vector<ModuleRanks> modules;  // in the order of ModuleKinds()
   std::vector<ModuleCost> costs;     // of the present step (GetModuleCosts)
   v1::Balance balance;               // without costs
   BlockGeometry geometry;

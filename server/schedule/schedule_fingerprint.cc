@@ -6,18 +6,17 @@
 #include <set>
 #include <string>
 
-#include <google/protobuf/text_format.h>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "common/sha256.h"
 #include "common/status_macros.h"
 #include "proto/image/job_images.h"
 #include "proto/schedule/fingerprint.h"
+#include "proto/schedule/module.h"
 #include "server/config/topology.h"
+#include "server/model/model_rows.h"
 #include "server/model/model_videos.h"
 #include "server/model/profiles.h"
 #include "server/schedule/filled_steps.h"
@@ -86,35 +85,57 @@ absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
   return absl::OkStatus();
 }
 
-bool HaveAudio(const std::vector<const SourceIndex*>& indexes) {
-  return CountMedia(indexes)[MediumKind::kAudio] != 0;
+bool HaveRows(const std::vector<const SourceIndex*>& indexes) {
+  MediaCounts counts = CountMedia(indexes);
+  counts[MediumKind::kImage] = counts[MediumKind::kVideo] = 0;
+  return Total(counts) != 0;
 }
 
-absl::Status CheckAudio(const std::vector<const SourceIndex*>& indexes,
-                        const v1::Config& config) {
-  if (!HaveAudio(indexes) || GetAudioFamily(config.model()) != nullptr) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(absl::StrCat(
-      "a source has audio, which model.profile ",
-      config.model().profile().empty() ? "''" : config.model().profile(),
-      " does not take; wanted one of ", absl::StrJoin(AudioFamilyNames(), ", "),
-      ", or sources without audio"));
+absl::Status CheckRowsTaken(const std::vector<const SourceIndex*>& indexes,
+                            const v1::Config& config) {
+  MediaCounts counts = CountMedia(indexes);
+  counts[MediumKind::kImage] = counts[MediumKind::kVideo] = 0;
+  const RowsRule* rows = GetRowsRule(config.model());
+  if (rows != nullptr) counts[rows->kind()] = 0;
+  absl::Status status;
+  ForEachKind([&](MediumKind kind) {
+    if (counts[kind] == 0) return;
+    status.Update(absl::UnimplementedError(absl::StrCat(
+        "a source has ", MediumName(kind), ", which model.profile ",
+        config.model().profile().empty() ? "''" : config.model().profile(),
+        " does not take; wanted ",
+        kind == MediumKind::kAudio
+            ? absl::StrCat("one of ", absl::StrJoin(AudioFamilyNames(), ", "))
+            : absl::StrCat("a file with a section medium of kind ",
+                           MediumName(kind)),
+        ", or sources without ", MediumName(kind))));
+  });
+  return status;
 }
 
 absl::Status CheckMediaModules(const std::vector<const SourceIndex*>& indexes,
                                const v1::Config& config) {
   const MediaCounts media = CountMedia(indexes);
-  for (const auto& [module, name, kinds] :
-       {std::tuple(v1::MODULE_VISION, "vision",
-                   std::vector{MediumKind::kImage, MediumKind::kVideo}),
-        std::tuple(v1::MODULE_AUDIO, "audio",
-                   std::vector{MediumKind::kAudio})}) {
-    MediaCounts taken;
-    for (const MediumKind kind : kinds) taken[kind] = media[kind];
-    if (Total(taken) == 0 || DpSize(config, module) != 0) continue;
+  // By module: images and videos share one, and each other kind has the module
+  // of its name.
+  std::vector<std::pair<absl::string_view, MediaCounts>> taken = {
+      {"vision", {}}};
+  ForEachKind([&](MediumKind kind) {
+    if (kind == MediumKind::kImage || kind == MediumKind::kVideo) {
+      taken[0].second[kind] = media[kind];
+    } else {
+      taken.push_back({MediumName(kind), {}});
+      taken.back().second[kind] = media[kind];
+    }
+  });
+  for (const auto& [name, counts] : taken) {
+    const std::optional<v1::Module> module = ParseModule(name);
+    if (Total(counts) == 0 || !module.has_value() ||
+        DpSize(config, *module) != 0) {
+      continue;
+    }
     return absl::FailedPreconditionError(absl::StrCat(
-        "the sources have ", Describe(taken),
+        "the sources have ", Describe(counts),
         ", and topology.modules has no module ", name,
         " that takes them: the language model would be trained on placeholders "
         "without their content; write `",
@@ -125,10 +146,6 @@ absl::Status CheckMediaModules(const std::vector<const SourceIndex*>& indexes,
 
 namespace {
 
-// Version of the way from an audio file to features: libsndfile, which
-// decodes Opus at the rate that its header names, FFmpeg for M4A, and soxr HQ.
-constexpr int kAudioRules = 1;
-
 // Whether the positions of text after a video differ from those of rules 1.
 bool IsPlacedAnew(const v1::Model& model) {
   const v1::ModelProfile* profile = GetProfile(model);
@@ -136,18 +153,6 @@ bool IsPlacedAnew(const v1::Model& model) {
          GetVideoRule(model) == v1::Videos::RULE_QWEN2 &&
          profile->audio().in_video().ids_per_second() == 0 &&
          !profile->videos().text_after_sides();
-}
-
-// The numbers of the model's audio.
-std::string AudioText(const v1::AudioFamily& audio) {
-  google::protobuf::TextFormat::Printer printer;
-  printer.SetSingleLineMode(true);
-  std::string text;
-  printer.PrintToString(audio, &text);
-  return Sha256Hex(
-             absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()),
-                                 text.size()))
-      .substr(0, 32);
 }
 
 using KeyValues = std::map<std::string, std::string>;
@@ -291,9 +296,10 @@ v1::Fingerprint ScheduleFingerprint(
       it = entries.erase(it);
     }
   }
-  if (HaveAudio(indexes)) {
-    entries["model.sound"] = AudioText(*GetAudioFamily(config.model()));
-    entries["model.sound_rules"] = absl::StrCat(kAudioRules);
+  if (HaveRows(indexes)) {
+    for (auto& [key, value] : GetRowsRule(config.model())->fingerprint()) {
+      entries[absl::StrCat("model.", key)] = std::move(value);
+    }
   }
   // Where images are decoded changes neither the data nor the batches, only
   // what blocks hold: a checkpoint made with one resumes with the other.
@@ -328,7 +334,7 @@ v1::Fingerprint ScheduleFingerprint(
   }
   // Servers must decode the same pixels and samples, and FFmpeg's releases
   // differ in how they round. A checkpoint resumes with another.
-  if (!rules.ffmpeg.empty() && (HaveVideos(indexes) || HaveAudio(indexes))) {
+  if (!rules.ffmpeg.empty() && (HaveVideos(indexes) || HaveRows(indexes))) {
     entries["delivery.ffmpeg"] = rules.ffmpeg;
   }
   // Servers must place the same positions: before, text after a video of

@@ -27,12 +27,14 @@ bool HaveVideos(const std::vector<const SourceIndex*>& indexes);
 absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
                            v1::Config* config);
 
-// Whether a source of the job, of any split, has audio.
-bool HaveAudio(const std::vector<const SourceIndex*>& indexes);
+// Whether a source of the job, of any split, has audio or other media that
+// travel as rows.
+bool HaveRows(const std::vector<const SourceIndex*>& indexes);
 
-// OK unless a source has audio and the model takes none. Errors: UNIMPLEMENTED.
-absl::Status CheckAudio(const std::vector<const SourceIndex*>& indexes,
-                        const v1::Config& config);
+// OK unless a source has media that travel as rows of a kind that the model
+// does not take. Errors: UNIMPLEMENTED.
+absl::Status CheckRowsTaken(const std::vector<const SourceIndex*>& indexes,
+                            const v1::Config& config);
 
 // OK if topology.modules has the modules that take the sources' media. Errors:
 // FAILED_PRECONDITION, with what to write.

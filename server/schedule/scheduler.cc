@@ -558,7 +558,7 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
     const SchedulerInputs& inputs) {
   v1::Config config = given;
   BALLAST_RETURN_IF_ERROR(ResolveVideos(indexes, &config));
-  BALLAST_RETURN_IF_ERROR(CheckAudio(indexes, config));
+  BALLAST_RETURN_IF_ERROR(CheckRowsTaken(indexes, config));
   BALLAST_RETURN_IF_ERROR(CheckMediaModules(indexes, config));
   if (SourcesOfSplit(config, v1::SPLIT_TRAIN).empty()) {
     return absl::InvalidArgumentError(

@@ -8,7 +8,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/status_macros.h"
-#include "server/model/indexed_clip.h"
 #include "server/model/model_videos.h"
 #include "server/sample/data_fault.h"
 
@@ -63,51 +62,51 @@ StreamText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
   return text;
 }
 
-StreamText TextOfClip(uint64_t tokens) {
-  StreamText clip;
-  clip.run_tokens = static_cast<uint32_t>(tokens);
-  clip.kind = MediumKind::kAudio;
-  return clip;
+StreamText TextOfRows(MediumKind kind, uint64_t tokens) {
+  StreamText text;
+  text.run_tokens = static_cast<uint32_t>(tokens);
+  text.kind = kind;
+  return text;
 }
 
-ImagePieces ClipPieces(const StreamText& clip, const v1::AudioFamily& audio,
-                       size_t number) {
+ImagePieces RowsPieces(const StreamText& medium,
+                       const v1::AudioFamily::Marks& marks, size_t number) {
   ImagePieces pieces;
   const auto add_text = [&](const std::string& mark) {
     if (mark.empty()) return;
     pieces.push_back(
         {0, absl::StrReplaceAll(mark, {{"{n}", absl::StrCat(number)}})});
   };
-  add_text(audio.marks().before());
-  pieces.push_back({clip.run_tokens, "", false, /*is_audio=*/true});
-  add_text(audio.marks().after());
+  add_text(marks.before());
+  pieces.push_back({medium.run_tokens, "", false, /*is_audio=*/true});
+  add_text(marks.after());
   return pieces;
 }
 
 absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
-                                        const v1::AudioFamily* audio,
+                                        const RowsRule* rows,
                                         const MediaList& media) {
   MediaText text;
   std::vector<uint64_t> heard;   // tokens of each video's audio
-  std::vector<uint64_t> spoken;  // of each clip that is of no video
+  std::vector<uint64_t> others;  // of each medium in rows that is of no video
   for (const IndexedMedium& medium : media) {
     if (medium.kind == MediumKind::kImage) continue;
-    if (medium.kind == MediumKind::kVideo ? video == nullptr
-                                          : audio == nullptr) {
+    const bool is_video = medium.kind == MediumKind::kVideo;
+    if (is_video ? video == nullptr
+                 : rows == nullptr || rows->kind() != medium.kind) {
       return absl::InvalidArgumentError(absl::StrCat(
           MediumName(medium.kind), " is not supported for this model.profile"));
     }
-    if (medium.kind == MediumKind::kVideo) continue;
+    if (is_video) continue;
     const bool is_heard = medium.stream->is_in_video();
-    std::vector<uint64_t>& tokens = is_heard ? heard : spoken;
-    const absl::StatusOr<ClipPlan> plan =
-        PlanIndexedClip(*audio, *medium.stream);
+    std::vector<uint64_t>& tokens = is_heard ? heard : others;
+    const absl::StatusOr<RowsPlan> plan = rows->Plan(*medium.stream);
     if (!plan.ok()) {
-      return Annotate(
-          plan.status(),
-          absl::StrCat(is_heard ? "audio of video " : "audio ", tokens.size()));
+      return Annotate(plan.status(), absl::StrCat(MediumName(medium.kind),
+                                                  is_heard ? " of video " : " ",
+                                                  tokens.size()));
     }
-    tokens.push_back(plan->plan.tokens);
+    tokens.push_back(plan->tokens);
     text.placeholders += tokens.back();
   }
   const size_t videos = media.count(MediumKind::kVideo);
@@ -126,24 +125,25 @@ absl::StatusOr<MediaText> PlanMediaText(const VideoModel* video,
     if (heard.empty()) continue;
     text.grids.back().audio_tokens = heard[medium.number];
     text.texts.back().with_audio = OrderAudioInVideo(
-        audio->in_video(),
+        *rows->in_video(),
         {plan->grid_t, plan->grid_h / video->merge, plan->grid_w / video->merge,
          plan->seconds_per_patch, heard[medium.number]});
   }
-  for (const uint64_t tokens : spoken) text.texts.push_back(TextOfClip(tokens));
+  for (const uint64_t tokens : others) {
+    text.texts.push_back(TextOfRows(rows->kind(), tokens));
+  }
   return text;
 }
 
 ImagePieces VideoPieces(const StreamText& video, const ImageMarks& marks,
-                        bool has_own_id, const v1::AudioFamily* audio) {
+                        bool has_own_id, const v1::AudioFamily::Marks* audio) {
   ImagePieces pieces;
   if (!video.with_audio.empty()) {
-    const v1::AudioFamily::Marks& of_audio = audio->marks();
-    pieces.push_back({0, absl::StrCat(marks.before, of_audio.before())});
+    pieces.push_back({0, absl::StrCat(marks.before, audio->before())});
     for (const AudioInVideoRun& run : video.with_audio) {
       pieces.push_back({run.tokens, "", !run.is_audio, run.is_audio});
     }
-    pieces.push_back({0, absl::StrCat(of_audio.after(), marks.after)});
+    pieces.push_back({0, absl::StrCat(audio->after(), marks.after)});
     return pieces;
   }
   std::string text;  // between two runs
@@ -214,12 +214,11 @@ absl::Status AddTimes(absl::string_view times, std::vector<Turn>* turns) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<MediaOrder> MarkMedia(const MediaCounts& media, bool takes_audio,
+absl::StatusOr<MediaOrder> MarkMedia(const MediaCounts& media,
+                                     const RowsRule* rows,
                                      absl::Span<std::string* const> texts) {
-  std::vector<MediumKind> kinds;
-  ForEachKind([&](MediumKind kind) {
-    if (kind != MediumKind::kAudio || takes_audio) kinds.push_back(kind);
-  });
+  std::vector<MediumKind> kinds = {MediumKind::kImage, MediumKind::kVideo};
+  if (rows != nullptr) kinds.push_back(rows->kind());
   MediaOrder order;
   for (std::string* text : texts) {
     std::string marked;

@@ -50,11 +50,12 @@ std::vector<ImagePieces> InOrder(MediaPieces pieces, const MediaOrder& order) {
 }
 
 // MarkMedia of a conversation's turns.
-absl::StatusOr<MediaOrder> MarkTurns(const MediaCounts& media, bool takes_audio,
+absl::StatusOr<MediaOrder> MarkTurns(const MediaCounts& media,
+                                     const RowsRule* rows,
                                      std::vector<Turn>* turns) {
   std::vector<std::string*> texts;
   for (Turn& turn : *turns) texts.push_back(&turn.text);
-  return MarkMedia(media, takes_audio, texts);
+  return MarkMedia(media, rows, texts);
 }
 
 // Whether the model is LLaVA-Video's, as LLaVA-NeXT trains it.
@@ -78,7 +79,6 @@ ModelText::ModelText(const v1::Model& model, ModelImages images,
       chat_(GetChat(model)),
       videos_have_own_id_(images_.video() != nullptr &&
                           !images_.video()->frames_are_crops),
-      audio_(GetAudioFamily(model)),
       turn_marks_(GetTurnMarks(model)) {}
 
 absl::StatusOr<std::unique_ptr<const ModelText>> ModelText::Create(
@@ -184,31 +184,35 @@ absl::StatusOr<MediaPieces> ModelText::Pieces(
     const SampleImages& images, absl::Span<const StreamText> streams) const {
   MediaPieces pieces;
   BALLAST_ASSIGN_OR_RETURN(pieces[MediumKind::kImage], ImageTexts(images));
+  const v1::AudioFamily::Marks* const of_rows =
+      images_.rows() == nullptr ? nullptr : &images_.rows()->marks();
   for (const StreamText& stream : streams) {
     std::vector<ImagePieces>& of_kind = pieces[stream.kind];
-    of_kind.push_back(stream.kind == MediumKind::kAudio
-                          ? ClipPieces(stream, *audio_, of_kind.size() + 1)
-                          : VideoPieces(stream, images_.family().marks,
-                                        videos_have_own_id_, audio_));
+    of_kind.push_back(stream.kind == MediumKind::kVideo
+                          ? VideoPieces(stream, images_.family().marks,
+                                        videos_have_own_id_, of_rows)
+                          : RowsPieces(stream, *of_rows, of_kind.size() + 1));
   }
   return pieces;
 }
 
-absl::Status ModelText::CheckTakesAudio() const {
-  if (audio_ == nullptr) {
+absl::Status ModelText::CheckTakesRows(MediumKind kind) const {
+  const absl::string_view name = MediumName(kind);
+  if (images_.rows() == nullptr || images_.rows()->kind() != kind) {
     return absl::InvalidArgumentError(
-        "audio is not supported for this model.profile");
+        absl::StrCat(name, " is not supported for this model.profile"));
   }
-  const v1::AudioFamily::Marks& marks = audio_->marks();
+  const v1::AudioFamily::Marks& marks = images_.rows()->marks();
   if (marks.placeholder().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "audio, and how the model ", model_.profile(),
-        " marks it in a text is not known; wanted a model whose file has "
-        "audio.marks (docs/audio.md)"));
+        name, ", and how the model ", model_.profile(),
+        " marks it in a text is not known; wanted a model whose file has ",
+        kind == MediumKind::kAudio ? "audio.marks (docs/audio.md)"
+                                   : "medium.marks"));
   }
   if (!model_.token_ids().has_audio()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "audio, and the tokenizer ", model_.tokenizer(), " has no token ",
+        name, ", and the tokenizer ", model_.tokenizer(), " has no token ",
         marks.placeholder(),
         " for it; give the tokenizer of the model's checkpoint, or "
         "model.token_ids.audio"));
@@ -218,7 +222,7 @@ absl::Status ModelText::CheckTakesAudio() const {
     for (const absl::string_view token : SpecialTokensIn(*text)) {
       if (tokenizer_->SpecialTokenId(token).has_value()) continue;
       return absl::InvalidArgumentError(absl::StrCat(
-          "audio, and the tokenizer ", model_.tokenizer(), " has no token ",
+          name, ", and the tokenizer ", model_.tokenizer(), " has no token ",
           token, "; give the tokenizer of the model's checkpoint"));
     }
   }
@@ -231,7 +235,11 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
   BALLAST_ASSIGN_OR_RETURN(MediaPieces pieces, Pieces(sizes, streams));
   const MediaCounts counts = CountsOf(pieces);
   const bool has_videos = counts[MediumKind::kVideo] != 0;
-  const bool has_audio = counts[MediumKind::kAudio] != 0;
+  // The kind that travels as rows, if the sample has some.
+  const auto in_rows = std::find_if(
+      streams.begin(), streams.end(),
+      [](const auto& stream) { return stream.kind != MediumKind::kVideo; });
+  const bool has_rows = in_rows != streams.end();
   const bool is_packed =
       form == TextForm::kPackedBytes || form == TextForm::kPackedJson;
   if (has_videos && is_packed) {
@@ -247,11 +255,12 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
                      "checkpoint, or model.token_ids.video"));
   }
   const bool in_video = has_videos && !streams[0].with_audio.empty();
-  if (has_audio || in_video) {
-    BALLAST_RETURN_IF_ERROR(CheckTakesAudio());
+  if (has_rows || in_video) {
+    const MediumKind kind = has_rows ? in_rows->kind : MediumKind::kAudio;
+    BALLAST_RETURN_IF_ERROR(CheckTakesRows(kind));
     if (is_packed || renderer_ != nullptr) {
       return DataFaultError(absl::StrCat(
-          "audio is not supported ",
+          MediumName(kind), " is not supported ",
           is_packed ? "in a text of token ids"
                     : "with chat_template: checkpoint",
           "; write the sample as a conversation or a document, with "
@@ -272,8 +281,8 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
   }
   // In a sample without videos, models whose images no keys describe take the
   // mark of one for text; a model without audio takes `<audio>` for text.
-  const bool takes_audio = audio_ != nullptr;
-  const bool has_marks = has_videos || takes_audio || HasImageKeys(model_);
+  const RowsRule* const rows = images_.rows();
+  const bool has_marks = has_videos || rows != nullptr || HasImageKeys(model_);
   const auto in_order = [&](const MediaOrder& order) {
     return InOrder(std::move(pieces), order);
   };
@@ -282,7 +291,7 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
     std::string marked(text);
     if (has_marks) {
       BALLAST_ASSIGN_OR_RETURN(const MediaOrder order,
-                               MarkMedia(counts, takes_audio, {&marked}));
+                               MarkMedia(counts, rows, {&marked}));
       media = in_order(order);
     } else {
       media = std::move(pieces[MediumKind::kImage]);
@@ -302,7 +311,7 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
   }
   BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
   for (const Turn& turn : turns) {
-    if (turn.audios == 0 || has_audio) continue;
+    if (turn.audios == 0 || counts[MediumKind::kAudio] != 0) continue;
     return DataFaultError(absl::StrCat(
         "turn ", turn.number,
         ": a part of type \"audio\" in a sample without audio; wanted the path "
@@ -313,7 +322,7 @@ absl::StatusOr<TextTokens> ModelText::Tokenize(
   }
   if (has_marks) {
     BALLAST_ASSIGN_OR_RETURN(const MediaOrder order,
-                             MarkTurns(counts, takes_audio, &turns));
+                             MarkTurns(counts, rows, &turns));
     media = in_order(order);
   } else {
     media = std::move(pieces[MediumKind::kImage]);
@@ -386,14 +395,13 @@ absl::StatusOr<MediaOrder> ModelText::FindOrder(
     absl::string_view text, TextForm form, const MediaCounts& media) const {
   std::string replaced;
   BALLAST_ASSIGN_OR_RETURN(text, ValidText(text, model_, &replaced));
-  const bool takes_audio = audio_ != nullptr;
   if (form == TextForm::kDocument) {
     std::string marked(text);
-    return MarkMedia(media, takes_audio, {&marked});
+    return MarkMedia(media, images_.rows(), {&marked});
   }
   if (renderer_ == nullptr) {
     BALLAST_ASSIGN_OR_RETURN(std::vector<Turn> turns, ParseConversation(text));
-    return MarkTurns(media, takes_audio, &turns);
+    return MarkTurns(media, images_.rows(), &turns);
   }
   BALLAST_ASSIGN_OR_RETURN(const SupervisedText rendered, Render(text, media));
   BALLAST_ASSIGN_OR_RETURN(const std::vector<MediaMark> marks,

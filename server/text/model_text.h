@@ -130,8 +130,9 @@ class ModelText {
       absl::string_view text, bool is_json,
       absl::Span<const ImagePieces> images) const;
   absl::Status CheckTokens() const;
-  // INVALID_ARGUMENT if the model takes no audio, or nobody knows its tokens.
-  absl::Status CheckTakesAudio() const;
+  // INVALID_ARGUMENT if the model takes no media of `kind`, which travels as
+  // rows, or nobody knows their tokens.
+  absl::Status CheckTakesRows(MediumKind kind) const;
   // Whether the tokenizer or the model's ids have a special token that occurs
   // in an image's text.
   bool HasToken(absl::string_view token) const;
@@ -142,7 +143,6 @@ class ModelText {
   const v1::Chat chat_;
   // Videos have a placeholder of their own.
   const bool videos_have_own_id_;
-  const v1::AudioFamily* const audio_;  // null: the model takes no audio
   // Of the checkpoint's own template; else null.
   std::unique_ptr<const TemplateRenderer> renderer_;
   const TurnMarks turn_marks_;

@@ -152,10 +152,10 @@ std::vector<NamedId> NamedIds(const v1::Model& model) {
       {"end_of_text", end_of_text, &Ids::end_of_text, &Ids::set_end_of_text},
       {"pad", end_of_text, &Ids::pad, &Ids::set_pad},
   };
-  const v1::AudioFamily* audio = GetAudioFamily(model);
-  if (audio != nullptr && model.token_ids().has_audio()) {
+  const v1::AudioFamily::Marks* of_rows = GetRowsMarks(model);
+  if (of_rows != nullptr && model.token_ids().has_audio()) {
     names.push_back(
-        {"audio", audio->marks().placeholder(), &Ids::audio, &Ids::set_audio});
+        {"audio", of_rows->placeholder(), &Ids::audio, &Ids::set_audio});
   }
   return names;
 }
@@ -230,15 +230,15 @@ absl::StatusOr<int32_t> FamilyId(const char* key, int32_t given,
                    "; give the tokenizer of its checkpoint, or the id"));
 }
 
-// The id of audio's placeholder, of a model that takes it: its own, else the
-// tokenizer's. A model whose marks or ids nobody knows has none, and samples
-// with audio are refused.
-void FindAudioId(const Tokenizer& tokenizer, v1::Model* model) {
-  const v1::AudioFamily* audio = GetAudioFamily(*model);
-  if (audio == nullptr) return;
+// The id of the placeholder of audio, or of another kind that travels as rows,
+// of a model that takes it: its own, else the tokenizer's. A model whose marks
+// or ids nobody knows has none, and samples with such media are refused.
+void FindRowsId(const Tokenizer& tokenizer, v1::Model* model) {
+  const v1::AudioFamily::Marks* marks = GetRowsMarks(*model);
+  if (marks == nullptr) return;
   v1::TokenIds* ids = model->mutable_token_ids();
-  if (ids->has_audio() || audio->marks().placeholder().empty()) return;
-  if (const auto id = tokenizer.SpecialTokenId(audio->marks().placeholder())) {
+  if (ids->has_audio() || marks->placeholder().empty()) return;
+  if (const auto id = tokenizer.SpecialTokenId(marks->placeholder())) {
     ids->set_audio(*id);
   }
 }
@@ -366,7 +366,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(
     BALLAST_RETURN_IF_ERROR(
         ReplaceIds(*tokenizer, profile->token_ids(), model));
   }
-  FindAudioId(*tokenizer, model);
+  FindRowsId(*tokenizer, model);
   BALLAST_RETURN_IF_ERROR(CheckImageId(*model));
   if (IsCheckpointTemplate(model->chat_template())) {
     BALLAST_ASSIGN_OR_RETURN(auto opened, OpenTemplate(model));

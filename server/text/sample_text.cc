@@ -44,14 +44,14 @@ std::string TurnsKey(const v1::Model& model) {
                       absl::CHexEscape(marks.end));
 }
 
-// The part of a text's key on audio: its placeholder and marks.
-std::string AudioKey(const v1::Model& model) {
-  const v1::AudioFamily* const audio = GetAudioFamily(model);
-  if (audio == nullptr || !model.token_ids().has_audio()) return "";
-  const v1::AudioFamily::Marks& marks = audio->marks();
+// The part of a text's key on media that travel as rows: their placeholder and
+// marks.
+std::string RowsKey(const v1::Model& model) {
+  const v1::AudioFamily::Marks* const marks = GetRowsMarks(model);
+  if (marks == nullptr || !model.token_ids().has_audio()) return "";
   return absl::StrCat("\naudio=", model.token_ids().audio(), "|",
-                      absl::CHexEscape(marks.before()), "|",
-                      absl::CHexEscape(marks.after()));
+                      absl::CHexEscape(marks->before()), "|",
+                      absl::CHexEscape(marks->after()));
 }
 
 uint32_t Saturated(uint64_t count) {
@@ -303,7 +303,7 @@ std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
       model.reasoning() > v1::Model::REASONING_TEMPLATE
           ? absl::StrCat("\nreasoning=", static_cast<int>(model.reasoning()))
           : "",
-      TurnsKey(model), AudioKey(model),
+      TurnsKey(model), RowsKey(model),
       "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n",
       family,
       // A recipe that only makes pixels changes no text.

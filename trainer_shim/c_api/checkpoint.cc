@@ -225,7 +225,7 @@ absl::StatusOr<ShimOptions> GetShimOptions(const ballast_shim_options& known) {
   const auto module = static_cast<v1::Module>(known.module);
   if (GetMedia(module) == Media::kNone) {
     std::string wanted;
-    for (const ModuleKind& kind : kModuleKinds) {
+    for (const ModuleKind& kind : ModuleKinds()) {
       absl::StrAppend(&wanted, wanted.empty() ? "" : " or ", kind.module, " (",
                       kind.name, ")");
     }

@@ -289,7 +289,7 @@ absl::Status DeviceStage::PackVideos(const StagedBatch& staged,
 // here.
 absl::Status DeviceStage::PackClips(const StagedBatch& staged,
                                     const DeviceEntry& entry) {
-  uint8_t* const out = GetOutput<uint8_t>(entry, "input_features");
+  uint8_t* const out = GetOutput<uint8_t>(entry, staged.layout.clips.tensor);
   if (out == nullptr) return absl::OkStatus();
   const StagingPlan& plan = staged.plan;
   for (const FeatureRun& run : plan.features) {

@@ -91,7 +91,7 @@ absl::Status BatchAssembler::Assemble(const StepInfo& step,
     case Media::kImages:
       BALLAST_RETURN_IF_ERROR(PackImages(plan, block, batch));
       break;
-    case Media::kAudio:
+    case Media::kRows:
       PackAudio(plan, block, batch);
       break;
     case Media::kText:

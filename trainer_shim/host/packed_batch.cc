@@ -211,8 +211,7 @@ std::vector<std::string> SampleDigests(const PackedBatch& batch) {
       const uint64_t first = uint64_t{clips.width} * clips.cu_rows[clip];
       const uint64_t end = uint64_t{clips.width} * clips.cu_rows[clip + 1];
       digest.Add("audio_feature_lengths", clips.frames.data() + clip, 1);
-      digest.Add("input_features",
-                 batch.Get<float>("input_features").data() + first,
+      digest.Add(clips.tensor, batch.Get<float>(clips.tensor).data() + first,
                  end - first);
     }
     digests.push_back(digest.Hex());
@@ -388,7 +387,7 @@ void PackVision(absl::Span<const ImagePiece> pieces,
 }
 
 void PackClips(absl::Span<const uint8_t* const> clips, PackedBatch* batch) {
-  uint8_t* const out = batch->MutableBytes("input_features");
+  uint8_t* const out = batch->MutableBytes(batch->clips.tensor);
   if (out == nullptr) return;
   const ClipLayout& layout = batch->clips;
   const uint64_t row = uint64_t{layout.width} * sizeof(float);

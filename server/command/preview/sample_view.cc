@@ -293,7 +293,7 @@ absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
     }
     return absl::OkStatus();
   }
-  if (GetMedia(module) == Media::kAudio) {
+  if (GetMedia(module) == Media::kRows) {
     for (const ImageRecord& record : request.images) {
       view->crops.push_back(DrawFeatures(record, data + record.data));
     }
@@ -421,7 +421,7 @@ absl::StatusOr<SampleView> SampleViewer::View(v1::Split split,
                            module.owner(place.index)});
   }
   AddStored(place, &view);
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     const absl::Status built = AddPayload(place, kind.module, &view);
     if (!built.ok() && view.fault.empty()) {
       view.fault = std::string(built.message());

@@ -15,7 +15,7 @@
 #include "proto/model.pb.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/job/job_setup.h"
-#include "server/model/indexed_clip.h"
+#include "server/media/audio/audio_rows.h"
 #include "server/sample/image_header.h"
 #include "server/sample/sample_source.h"
 #include "server/text/text_token.h"

@@ -555,9 +555,16 @@ absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
 MediaCounts IndexFile::media_counts() const {
   MediaCounts counts;
   counts[MediumKind::kImage] = mark_counts().images;
-  counts[MediumKind::kAudio] = videos_header_->num_sample_clips;
-  counts[MediumKind::kVideo] =
-      videos_header_->num_sample_videos - counts[MediumKind::kAudio];
+  const uint64_t in_rows = videos_header_->num_sample_clips;
+  counts[MediumKind::kVideo] = videos_header_->num_sample_videos - in_rows;
+  // All are of the one such kind that the model takes.
+  for (uint64_t i = in_rows == 0 ? 0 : videos_header_->num_sample_videos; i > 0;
+       --i) {
+    const MediumKind kind = streams_[i - 1].kind();
+    if (kind == MediumKind::kVideo) continue;
+    counts[kind] = in_rows;
+    break;
+  }
   return counts;
 }
 
@@ -574,6 +581,7 @@ absl::StatusOr<absl::Span<const StreamFacts>> IndexFile::streams(
   if (found.empty()) return found;
   BALLAST_RETURN_IF_ERROR(TouchPages(GetRange(found)));
   for (const StreamFacts& video : found) {
+    if (video.kind() != MediumKind::kVideo) continue;  // its plan checks it
     if (video.width == 0 || video.height == 0 || video.frames == 0) {
       return Damaged(absl::StrCat("a video of sample ", number,
                                   " has no frames, or a side of 0"));

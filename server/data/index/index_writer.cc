@@ -196,7 +196,7 @@ absl::Status WriteIndex(const std::string& path,
       starts.empty() ? 0 : starts[contents.samples.size()];
   for (uint32_t i = 0; i < videos_header.num_sample_videos; ++i) {
     videos_header.num_sample_clips +=
-        contents.streams[i].kind() == MediumKind::kAudio;
+        contents.streams[i].kind() != MediumKind::kVideo;
   }
   hashes_header.is_hashed = contents.is_hashed ? 1 : 0;
   hashes_header.num_video_hashes = video_hashes.size();

@@ -104,8 +104,11 @@ absl::Status CheckStream(const IndexOptions& options,
     BALLAST_RETURN_IF_ERROR(CheckTakesVideos(options));
   } else if (!options.read[stream.kind]) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "audio is not supported for this model.profile; wanted one of ",
-        absl::StrJoin(AudioFamilyNames(), ", ")));
+        MediumName(stream.kind),
+        " is not supported for this model.profile; wanted ",
+        stream.kind == MediumKind::kAudio
+            ? absl::StrCat("one of ", absl::StrJoin(AudioFamilyNames(), ", "))
+            : "a model of your own with a section medium"));
   }
   return CheckClip(stream.named);
 }
@@ -333,10 +336,10 @@ absl::Status CheckMarks(const Record& record) {
 }
 
 absl::Status CheckPlaces(const Record& record) {
-  std::vector<std::optional<absl::string_view>> names[kMediumKinds];
+  PerMedium<std::vector<std::optional<absl::string_view>>> names;
   bool any_twice = false;
   for (const RecordMedium& medium : record.media) {
-    auto& of_kind = names[static_cast<size_t>(medium.kind)];
+    auto& of_kind = names[medium.kind];
     of_kind.push_back(medium.parts[0].name);
     any_twice |= of_kind.size() > 1;
   }
@@ -346,14 +349,16 @@ absl::Status CheckPlaces(const Record& record) {
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<MediaPlace> places,
                            ReadMediaPlaces(record.text));
-  for (size_t k = 0; k < kMediumKinds; ++k) {
-    const auto kind = static_cast<MediumKind>(k);
-    const bool or_images = kind == MediumKind::kVideo && names[0].empty();
-    BALLAST_RETURN_IF_ERROR(CheckNames(
-        MediumName(kind), GetPaths(MediumName(kind), places, or_images),
-        names[k], /*of=*/""));
-  }
-  return absl::OkStatus();
+  absl::Status status;
+  ForEachKind([&](MediumKind kind) {
+    const bool or_images =
+        kind == MediumKind::kVideo && names[MediumKind::kImage].empty();
+    if (!status.ok()) return;
+    status = CheckNames(MediumName(kind),
+                        GetPaths(MediumName(kind), places, or_images),
+                        names[kind], /*of=*/"");
+  });
+  return status;
 }
 
 absl::Status NameClips(MediumKind kind, Record* record) {

@@ -54,7 +54,7 @@ struct Mentioned {
   bool is_pair = false;  // a preference pair
 };
 
-void AddMarks(absl::string_view text, Mentioned* mentioned) {
+void AddMarkPlaces(absl::string_view text, Mentioned* mentioned) {
   for (const absl::string_view medium : FindMarks(text)) {
     mentioned->places.push_back({medium, ""});
     mentioned->has_video_mark |= medium == "video";
@@ -113,7 +113,7 @@ absl::Status ReadPart(const element& part, Mentioned* mentioned) {
     mentioned->places.push_back({"image", ""});
   }
   if (type == "text" && part["text"].get(path) == SUCCESS) {
-    AddMarks(View(path), mentioned);
+    AddMarkPlaces(View(path), mentioned);
   }
   return absl::OkStatus();
 }
@@ -142,7 +142,7 @@ absl::Status AddMentioned(const array& turns, Mentioned* mentioned) {
     array parts;
     if (turn["value"].get(said) == SUCCESS ||
         turn["content"].get(said) == SUCCESS) {
-      AddMarks(View(said), mentioned);
+      AddMarkPlaces(View(said), mentioned);
     } else if (turn["content"].get(parts) == SUCCESS) {
       for (const element part : parts) {
         BALLAST_RETURN_IF_ERROR(ReadPart(part, mentioned));
@@ -382,14 +382,13 @@ absl::Status CheckConversation(absl::string_view json) {
 }
 
 std::vector<absl::string_view> FindMarks(absl::string_view text) {
-  constexpr absl::string_view kMarks[] = {"<image>", "<video>", "<audio>"};
   std::vector<absl::string_view> media;
   for (size_t at = text.find('<'); at != text.npos;
        at = text.find('<', at + 1)) {
-    for (const absl::string_view mark : kMarks) {
-      if (!absl::StartsWith(text.substr(at), mark)) continue;
-      media.push_back(mark.substr(1, mark.size() - 2));
-    }
+    ForEachKind([&](MediumKind kind) {
+      if (!absl::StartsWith(text.substr(at), WordsOf(kind).mark)) return;
+      media.push_back(MediumName(kind));
+    });
   }
   return media;
 }
@@ -465,16 +464,18 @@ absl::StatusOr<std::vector<NamedMedium>> ReadAudioParts(
 
 namespace {
 
-// The audio of an object.
-absl::Status ReadAudio(const object& root, Mentioned* mentioned,
-                       std::vector<NamedMedium>* audio) {
-  BALLAST_ASSIGN_OR_RETURN(const bool has_keys, ReadAudioKeys(root, audio));
+// The media of a kind that travels as rows.
+absl::Status ReadRows(MediumKind kind, const object& root, Mentioned* mentioned,
+                      std::vector<NamedMedium>* media) {
+  BALLAST_ASSIGN_OR_RETURN(const bool has_keys,
+                           ReadRowsKeys(kind, root, media));
   if (has_keys) {
-    BALLAST_RETURN_IF_ERROR(CheckKeys("audio", *mentioned, PathsOf(*audio)));
+    BALLAST_RETURN_IF_ERROR(
+        CheckKeys(MediumName(kind), *mentioned, PathsOf(*media)));
   }
-  for (NamedMedium& part : mentioned->media[MediumKind::kAudio]) {
+  for (NamedMedium& part : mentioned->media[kind]) {
     if (!has_keys) {
-      BALLAST_RETURN_IF_ERROR(AddClip(std::move(part), audio));
+      BALLAST_RETURN_IF_ERROR(AddRowsMedium(kind, std::move(part), media));
     } else if (part.start.has_value() || part.end.has_value()) {
       return DataFaultError(
           "a part of type audio has a clip beside a key `audio` or `audios`; "
@@ -544,8 +545,12 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
       images = std::move(mentioned.media[MediumKind::kImage]);
     }
   }
-  std::vector<NamedMedium>& audio = sample.media[MediumKind::kAudio];
-  BALLAST_RETURN_IF_ERROR(ReadAudio(root, &mentioned, &audio));
+  absl::Status in_rows;
+  ForEachKind([&](MediumKind kind) {
+    if (!TravelsAsRows(kind) || !in_rows.ok()) return;
+    in_rows = ReadRows(kind, root, &mentioned, &sample.media[kind]);
+  });
+  BALLAST_RETURN_IF_ERROR(in_rows);
   std::vector<NamedMedium>& videos = sample.media[MediumKind::kVideo];
   BALLAST_ASSIGN_OR_RETURN(const bool has_videos, ReadVideoKeys(root, &videos));
   if (has_videos) {
@@ -563,7 +568,7 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
           "key");
     }
   }
-  if (!videos.empty() || !audio.empty()) {
+  if (!videos.empty() || !sample.media[MediumKind::kAudio].empty()) {
     BALLAST_RETURN_IF_ERROR(CheckBesideTurns(root));
   }
   if (videos.empty() && mentioned.has_video_mark) {

@@ -221,17 +221,19 @@ absl::StatusOr<NamedMedium> ReadAudioPart(const element& part) {
   return clip;
 }
 
-absl::StatusOr<bool> ReadAudioKeys(const object& root,
-                                   std::vector<NamedMedium>* clips) {
+absl::StatusOr<bool> ReadRowsKeys(MediumKind kind, const object& root,
+                                  std::vector<NamedMedium>* media) {
+  const std::string name(MediumName(kind));
   bool any = false;
-  for (const char* key : {"audio", "audios"}) {
+  for (const std::string& key : {name, name + "s"}) {
     element value;
     if (root.at_key(key).get(value) != SUCCESS || value.is_null()) continue;
     array list;
     const bool is_list = value.get(list) == SUCCESS;
     if (is_list && list.size() == 0) continue;
     if (any) {
-      return DataFaultError("keys `audio` and `audios`; wanted one of the two");
+      return DataFaultError(absl::StrCat("keys `", name, "` and `", name,
+                                         "s`; wanted one of the two"));
     }
     any = true;
     std::vector<element> named;
@@ -246,20 +248,22 @@ absl::StatusOr<bool> ReadAudioKeys(const object& root,
         return DataFaultError(absl::StrCat(
             "`", key, "` is neither a string nor a list of strings"));
       }
-      NamedMedium clip;
-      clip.path = std::string(path);
-      BALLAST_RETURN_IF_ERROR(AddClip(std::move(clip), clips));
+      NamedMedium medium;
+      medium.path = std::string(path);
+      BALLAST_RETURN_IF_ERROR(AddRowsMedium(kind, std::move(medium), media));
     }
   }
   return any;
 }
 
-absl::Status AddClip(NamedMedium clip, std::vector<NamedMedium>* clips) {
-  if (clips->size() == kMaxVideos) {
-    return DataFaultError(absl::StrCat("over ", kMaxVideos, " clips of audio"));
+absl::Status AddRowsMedium(MediumKind kind, NamedMedium medium,
+                           std::vector<NamedMedium>* media) {
+  if (media->size() == kMaxVideos) {
+    return DataFaultError(
+        absl::StrCat("over ", kMaxVideos, " ", WordsOf(kind).many));
   }
-  BALLAST_RETURN_IF_ERROR(CheckMediaPath("audio", clip.path));
-  clips->push_back(std::move(clip));
+  BALLAST_RETURN_IF_ERROR(CheckMediaPath(MediumName(kind), medium.path));
+  media->push_back(std::move(medium));
   return absl::OkStatus();
 }
 

@@ -26,12 +26,15 @@ absl::StatusOr<bool> ReadVideoKeys(const simdjson::dom::object& root,
 // kMaxImages pictures of all.
 absl::Status AddVideo(NamedMedium video, std::vector<NamedMedium>* videos);
 
-// The same for clips of audio: parts of type `audio`, the keys `audio` and
-// `audios`, and at most kMaxVideos clips.
+// The same for clips of audio, and for other kinds that travel as rows: parts
+// of type `audio`; the keys `audio` and `audios`, or of the other kind's name;
+// and at most kMaxVideos media.
 absl::StatusOr<NamedMedium> ReadAudioPart(const simdjson::dom::element& part);
-absl::StatusOr<bool> ReadAudioKeys(const simdjson::dom::object& root,
-                                   std::vector<NamedMedium>* clips);
-absl::Status AddClip(NamedMedium clip, std::vector<NamedMedium>* clips);
+absl::StatusOr<bool> ReadRowsKeys(MediumKind kind,
+                                  const simdjson::dom::object& root,
+                                  std::vector<NamedMedium>* media);
+absl::Status AddRowsMedium(MediumKind kind, NamedMedium medium,
+                           std::vector<NamedMedium>* media);
 
 }  // namespace ballast
 

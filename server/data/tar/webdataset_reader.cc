@@ -357,7 +357,7 @@ class WebDatasetReader::Grouper {
       return Fault(
           "no text; wanted a .json, .txt, .tokens.bin or .tokens.json member");
     }
-    for (size_t i = 0; i < kMediumKinds; ++i) {
+    for (size_t i = 0; i < CountMediumKinds(); ++i) {
       uint32_t wanted = 0;
       for (const auto& [number, member] : media_.values[i].members) {
         if (number != wanted) {

@@ -203,7 +203,7 @@ class Repacking {
     MutexLock lock(&mutex_);
     report_.resumed += written.resumed;
     report_.samples += written.samples;
-    for (size_t i = 0; i < kMediumKinds; ++i) {
+    for (size_t i = 0; i < CountMediumKinds(); ++i) {
       report_.media.values[i] += written.media.values[i];
     }
     report_.bytes += written.bytes;

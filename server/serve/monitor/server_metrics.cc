@@ -388,7 +388,7 @@ void AddRankTimes(const TimingStore& timings, FamilyList* list) {
               "exchange, decode, pack.");
   constexpr const char* kNames[] = {"train",    "wait",   "copy",
                                     "exchange", "decode", "pack"};
-  for (const ModuleKind& kind : kModuleKinds) {
+  for (const ModuleKind& kind : ModuleKinds()) {
     for (int phase = 0; phase < TimingStore::kPhases; ++phase) {
       const DurationHistogram::Snapshot times =
           (*timings.phases(kind.module))[phase].Read();

@@ -52,7 +52,7 @@ absl::StatusOr<StreamFacts> ReadFakeVideo(const RawMedium& video) {
 
 absl::StatusOr<StreamFacts> ReadFakeAudio(const RawMedium& file) {
   absl::StatusOr<StreamFacts> facts = ReadFakeVideo(file);
-  if (facts.ok()) facts->flags |= StreamFacts::kIsAudio;
+  if (facts.ok()) facts->flags |= StreamFacts::kIsRows;
   return facts;
 }
 

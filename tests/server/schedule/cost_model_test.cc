@@ -86,11 +86,11 @@ TEST(SampleCostTest, FrozenModulesCostLess) {
 // counted.
 TEST(SampleCostTest, OfAudioIsOfItsFrames) {
   SampleSize size = TwoImages();
-  EXPECT_FALSE(HasMedia(size, Media::kAudio));
+  EXPECT_FALSE(HasMedia(size, Media::kRows));
   size.clip_rows = {302, 50};
   size.clip_frames = {300, 48};
-  EXPECT_TRUE(HasMedia(size, Media::kAudio));
-  const ModuleCost audio = {v1::MODULE_AUDIO, Media::kAudio, 2, 0.5};
+  EXPECT_TRUE(HasMedia(size, Media::kRows));
+  const ModuleCost audio = {v1::MODULE_AUDIO, Media::kRows, 2, 0.5};
   EXPECT_EQ(SampleCost(size, audio),
             2 * (300 + 48) + 0.5 * (300 * 300 + 48 * 48));
 }

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/model/model_profile.h"
+#include "server/model/model_rows.h"
 #include "server/model/profiles.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/sample_text.h"
@@ -294,8 +295,9 @@ TEST(MarkMediaTest, MarksStandForImagesAndVideosInTheirOrder) {
                          std::optional<uint64_t> clips = std::nullopt) {
     std::vector<std::string*> pointers;
     for (std::string& text : texts) pointers.push_back(&text);
-    const auto order = MarkMedia({{images, videos, clips.value_or(0)}},
-                                 clips.has_value(), pointers);
+    const auto order = MarkMedia(
+        {{images, videos, clips.value_or(0)}},
+        clips.has_value() ? FindRowsRule("qwen2_audio") : nullptr, pointers);
     if (!order.ok()) {
       return std::vector<std::string>{std::string(order.status().message())};
     }

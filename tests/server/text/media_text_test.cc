@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "server/model/model_rows.h"
 #include "server/model/model_videos.h"
 #include "server/model/profiles.h"
 
@@ -114,7 +115,7 @@ StreamFacts MakeVideo() {
 // `samples` at 16 kHz.
 StreamFacts MakeClip(uint32_t samples, uint32_t flags = 0) {
   StreamFacts clip = {};
-  clip.flags = StreamFacts::kIsAudio | flags;
+  clip.flags = StreamFacts::kIsRows | flags;
   clip.fps = 16000;
   clip.frames = samples;
   clip.key_frames = 1;
@@ -127,7 +128,7 @@ absl::StatusOr<MediaText> PlanOmni(const std::vector<StreamFacts>& videos,
   const VideoModel model = *FindVideoModel("qwen2_5_omni");
   std::vector<StreamFacts> streams = videos;
   streams.insert(streams.end(), clips.begin(), clips.end());
-  return PlanMediaText(&model, FindAudioFamily("qwen2_5_omni"),
+  return PlanMediaText(&model, FindRowsRule("qwen2_5_omni"),
                        MediaList({}, {}, streams));
 }
 
@@ -175,9 +176,9 @@ TEST(MediaTextTest, TheAudioOfAVideoStandsAmongItsTokens) {
   EXPECT_EQ(text->grids[0].seconds, plan.seconds_per_patch);
   EXPECT_EQ(text->placeholders, plan.tokens + 62);
   std::string written;
-  for (const ImageTextPiece& piece :
-       VideoPieces(text->texts[0], {.before = "<a>", .after = "<z>"},
-                   /*has_own_id=*/true, FindAudioFamily("qwen2_5_omni"))) {
+  for (const ImageTextPiece& piece : VideoPieces(
+           text->texts[0], {.before = "<a>", .after = "<z>"},
+           /*has_own_id=*/true, &FindAudioFamily("qwen2_5_omni")->marks())) {
     if (piece.placeholders == 0) {
       written += piece.text;
     } else {

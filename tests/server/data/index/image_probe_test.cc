@@ -138,7 +138,7 @@ std::string Walk(uint64_t images, const std::vector<uint32_t>& behind,
     EXPECT_EQ(ImagesBehind(videos[i]), behind[i]);
   }
   std::string all;
-  videos.resize(behind.size() + clips, {.flags = StreamFacts::kIsAudio});
+  videos.resize(behind.size() + clips, {.flags = StreamFacts::kIsRows});
   for (const IndexedMedium& medium : MediaList(sizes, {}, videos)) {
     absl::StrAppend(&all, all.empty() ? "" : " ",
                     MediumName(medium.kind).substr(0, 1), medium.number);

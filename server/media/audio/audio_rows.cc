@@ -1,12 +1,16 @@
-#include "server/model/indexed_clip.h"
+#include "server/media/audio/audio_rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include <google/protobuf/text_format.h>
+
 #include "absl/strings/str_cat.h"
+#include "common/sha256.h"
 #include "common/status_macros.h"
 #include "proto/schedule/schedule_table.h"
 #include "server/media/audio/log_mel.h"
@@ -20,6 +24,16 @@ constexpr AudioFormat kFormats[] = {AudioFormat::kWav,  AudioFormat::kFlac,
                                     AudioFormat::kOpus, AudioFormat::kM4a,
                                     AudioFormat::kVideo};
 
+// Version of the way from an audio file to features: libsndfile, which
+// decodes Opus at the rate that its header names, FFmpeg for M4A, and soxr HQ.
+constexpr int kAudioRules = 1;
+
+// Numbers of a row.
+uint32_t WidthOf(const v1::AudioFamily& family) {
+  return family.features().mels() *
+         std::max(family.frames().stack(), uint32_t{1});
+}
+
 }  // namespace
 
 absl::StatusOr<StreamFacts> ToIndexedClip(const AudioFacts& facts) {
@@ -28,28 +42,29 @@ absl::StatusOr<StreamFacts> ToIndexedClip(const AudioFacts& facts) {
         absl::StrCat(facts.frames, " samples of each channel; an index holds ",
                      "fewer than 2^32: cut the file"));
   }
-  StreamFacts clip = {};
-  clip.flags = StreamFacts::kIsAudio;
-  clip.fps = facts.rate;
+  AudioInIndex clip = {};
+  clip.rate = facts.rate;
   clip.frames = static_cast<uint32_t>(facts.frames);
-  clip.key_frames = facts.channels;
-  clip.width = 1;
-  clip.height = 1;
-  std::strncpy(clip.codec, AudioFormatName(facts.format),
-               sizeof(clip.codec) - 1);
-  return clip;
+  clip.channels = facts.channels;
+  clip.one[0] = clip.one[1] = 1;
+  std::strncpy(clip.format, AudioFormatName(facts.format),
+               sizeof(clip.format) - 1);
+  auto row = std::bit_cast<StreamFacts>(clip);
+  row.SetRowsKind(MediumKind::kAudio);
+  return row;
 }
 
-AudioFacts GetAudioFacts(const StreamFacts& clip) {
+AudioFacts GetAudioFacts(const StreamFacts& row) {
+  const auto clip = std::bit_cast<AudioInIndex>(row);
   AudioFacts facts;
   for (const AudioFormat format : kFormats) {
-    if (std::strncmp(AudioFormatName(format), clip.codec, sizeof(clip.codec)) ==
-        0) {
+    if (std::strncmp(AudioFormatName(format), clip.format,
+                     sizeof(clip.format)) == 0) {
       facts.format = format;
     }
   }
-  facts.rate = static_cast<uint32_t>(clip.fps);
-  facts.channels = clip.key_frames;
+  facts.rate = static_cast<uint32_t>(clip.rate);
+  facts.channels = clip.channels;
   facts.frames = clip.frames;
   facts.samples = ResampledCount(facts.frames, facts.rate);
   return facts;
@@ -93,8 +108,7 @@ absl::StatusOr<ClipPlan> PlanIndexedClip(const v1::AudioFamily& family,
 
 v1::Job::ClipShape GetClipShape(const v1::AudioFamily& family) {
   v1::Job::ClipShape shape;
-  shape.set_width(family.features().mels() *
-                  std::max(family.frames().stack(), uint32_t{1}));
+  shape.set_width(WidthOf(family));
   shape.set_dummy_rows(1);
   // Far beyond the shortest clip that any model takes.
   for (uint64_t samples = kModelRate / 100; samples < 60 * kModelRate;
@@ -146,13 +160,13 @@ absl::StatusOr<std::vector<float>> ClipReader::ReadSamples(
   return Workers::Loan(&workers_)->ReadSamples(file, clip, plan);
 }
 
-absl::Status ClipReader::ReadFeatures(const RawMedium& file,
-                                      const StreamFacts& clip,
-                                      const ClipPlan& plan,
-                                      absl::Span<float> out) {
+absl::Status ClipReader::Write(const RawMedium& file, const StreamFacts& clip,
+                               absl::Span<float> out) {
   if (family_ == nullptr) {
     return absl::InternalError("audio, and the model takes none");
   }
+  BALLAST_ASSIGN_OR_RETURN(const ClipPlan plan,
+                           PlanIndexedClip(*family_, clip));
   const Workers::Loan worker(&workers_);
   if (!worker->features.has_value()) {
     BALLAST_ASSIGN_OR_RETURN(worker->features, LogMel::Create(*family_));
@@ -171,10 +185,35 @@ absl::Status ClipReader::ReadFeatures(const RawMedium& file,
   return absl::OkStatus();
 }
 
-uint64_t ClipDecodeBytes(const ClipPlan& plan, uint32_t width) {
+absl::StatusOr<RowsPlan> AudioRows::Plan(const StreamFacts& clip) const {
+  BALLAST_ASSIGN_OR_RETURN(const ClipPlan plan, PlanIndexedClip(family_, clip));
   constexpr uint64_t kProcess = uint64_t{16} << 20;
-  return kProcess + plan.plan.samples * sizeof(float) +
-         uint64_t{plan.rows} * width * sizeof(float);
+  const uint64_t features = uint64_t{plan.rows} * WidthOf(family_);
+  return RowsPlan{plan.rows, plan.frames, plan.plan.tokens,
+                  kProcess + (plan.plan.samples + features) * sizeof(float)};
+}
+
+std::vector<std::pair<std::string, std::string>> AudioRows::fingerprint()
+    const {
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  std::string text;
+  printer.PrintToString(family_, &text);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  return {{"sound",
+           Sha256Hex(absl::MakeConstSpan(bytes, text.size())).substr(0, 32)},
+          {"sound_rules", absl::StrCat(kAudioRules)}};
+}
+
+absl::Status AudioRows::Check() const {
+  return Annotate(LogMel::Create(family_).status(), "audio");
+}
+
+std::unique_ptr<RowsReader> AudioRows::MakeReader(
+    int threads, HelperCounters* counters) const {
+  AudioReader::Options options;
+  options.counters = counters;
+  return std::make_unique<ClipReader>(threads, &family_, options);
 }
 
 }  // namespace ballast

@@ -1,4 +1,4 @@
-#include "server/model/indexed_clip.h"
+#include "server/media/audio/audio_rows.h"
 
 #include <cstdint>
 #include <string>
