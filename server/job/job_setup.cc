@@ -80,19 +80,12 @@ IndexKey GetIndexKey(const v1::Config& config, const Tokenizer& tokenizer) {
   key.lengths = TextLengthKey(config.model(), tokenizer);
   key.limits = TextLimitKey(config);
   key.videos = VideoPlanKey(config.model());
-  // Of a source with audio, which has videos as far as keys go. Without a rule
-  // samples with audio are bad, and not measured.
-  if (const v1::AudioFamily* audio = GetAudioFamily(config.model())) {
-    absl::StrAppend(&key.sizes, "\nsound=taken");
-    absl::StrAppend(&key.videos, "sound: ", audio->ShortDebugString(), "\n");
-    if (config.model().video().use_audio_in_video()) {
-      absl::StrAppend(&key.sizes, "\naudio_in_video=among clips");
-    }
-  } else if (const RowsRule* rows = GetRowsRule(config.model())) {
-    absl::StrAppend(&key.sizes, "\n", MediumName(rows->kind()), "=taken");
-    for (const auto& [name, value] : rows->fingerprint()) {
-      absl::StrAppend(&key.videos, name, ": ", value, "\n");
-    }
+  // Of a source with such media, which has videos as far as keys go. Without a
+  // rule samples with them are bad, and not measured.
+  if (const RowsRule* rows = GetRowsRule(config.model())) {
+    const RowsRule::IndexKeys of_rows = rows->index_keys(config.model());
+    absl::StrAppend(&key.sizes, of_rows.facts);
+    absl::StrAppend(&key.videos, of_rows.plans);
   }
   return key;
 }

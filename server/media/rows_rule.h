@@ -15,6 +15,7 @@
 #include "common/helper_process.h"
 #include "proto/audio_family.pb.h"
 #include "proto/job.pb.h"
+#include "proto/model.pb.h"
 #include "proto/model_profile.pb.h"
 #include "server/sample/medium.h"
 #include "server/sample/medium_kind.h"
@@ -73,6 +74,13 @@ class RowsRule {
   // The order of a video's tokens and its audio's; nullptr: the model does not
   // take the audio of videos.
   virtual const v1::AudioFamily::InVideo* in_video() const { return nullptr; }
+  // What an index of `model` depends on: KEY=VALUE in a line for the facts that
+  // it holds of them, and KEY: VALUE for their plans.
+  struct IndexKeys {
+    std::string facts;
+    std::string plans;
+  };
+  virtual IndexKeys index_keys(const v1::Model& model) const = 0;
   // All that rows and plans follow from besides the files, as entries of the
   // fingerprint: names after "model.", and values.
   virtual std::vector<std::pair<std::string, std::string>> fingerprint()

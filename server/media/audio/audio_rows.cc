@@ -193,6 +193,13 @@ absl::StatusOr<RowsPlan> AudioRows::Plan(const StreamFacts& clip) const {
                   kProcess + (plan.plan.samples + features) * sizeof(float)};
 }
 
+RowsRule::IndexKeys AudioRows::index_keys(const v1::Model& model) const {
+  return {absl::StrCat("\nsound=taken", model.video().use_audio_in_video()
+                                            ? "\naudio_in_video=among clips"
+                                            : ""),
+          absl::StrCat("sound: ", family_.ShortDebugString(), "\n")};
+}
+
 std::vector<std::pair<std::string, std::string>> AudioRows::fingerprint()
     const {
   google::protobuf::TextFormat::Printer printer;

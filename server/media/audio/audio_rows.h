@@ -111,6 +111,7 @@ class AudioRows : public RowsRule {
   const v1::AudioFamily::InVideo* in_video() const override {
     return &family_.in_video();
   }
+  IndexKeys index_keys(const v1::Model& model) const override;
   std::vector<std::pair<std::string, std::string>> fingerprint() const override;
   absl::Status Check() const override;
   std::unique_ptr<RowsReader> MakeReader(
