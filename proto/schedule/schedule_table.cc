@@ -376,6 +376,46 @@ std::vector<uint32_t> SampleVideos(const v1::MicroBatchSchedule& micro_batch) {
   return videos;
 }
 
+v1::Totals SumColumns(const v1::MicroBatchSchedule& micro_batch) {
+  const auto sum = [](const auto& column) {
+    return std::accumulate(column.begin(), column.end(), uint64_t{0});
+  };
+  v1::Totals totals;
+  totals.set_tokens(sum(micro_batch.tokens()));
+  for (int i = 0; i < micro_batch.tokens_size(); ++i) {
+    const uint64_t first = FirstTokens(micro_batch, i);
+    const uint64_t rest = micro_batch.tokens(i) - first;
+    totals.set_tokens_squared(totals.tokens_squared() + first * first +
+                              rest * rest);
+  }
+  totals.set_label_tokens(sum(micro_batch.label_tokens()));
+  totals.set_patches(sum(SamplePatches(micro_batch)));
+  const uint64_t videos = sum(SampleVideos(micro_batch));
+  totals.set_images(sum(micro_batch.images()) - videos);
+  totals.set_videos(videos);
+  totals.set_clips(sum(micro_batch.clips()));
+  totals.set_frames(sum(micro_batch.clip_frames()));
+  return totals;
+}
+
+void AddTotals(const v1::Totals& more, v1::Totals* totals) {
+  totals->set_tokens(totals->tokens() + more.tokens());
+  totals->set_tokens_squared(totals->tokens_squared() + more.tokens_squared());
+  totals->set_label_tokens(totals->label_tokens() + more.label_tokens());
+  totals->set_patches(totals->patches() + more.patches());
+  totals->set_images(totals->images() + more.images());
+  totals->set_videos(totals->videos() + more.videos());
+  totals->set_clips(totals->clips() + more.clips());
+  totals->set_frames(totals->frames() + more.frames());
+  if (!more.has_embeddings_moved()) return;
+  const v1::EmbeddingsMoved& moved = more.embeddings_moved();
+  v1::EmbeddingsMoved& sum = *totals->mutable_embeddings_moved();
+  sum.set_tokens_within_servers(sum.tokens_within_servers() +
+                                moved.tokens_within_servers());
+  sum.set_tokens_between_servers(sum.tokens_between_servers() +
+                                 moved.tokens_between_servers());
+}
+
 namespace {
 
 using Loads = google::protobuf::RepeatedField<double>;

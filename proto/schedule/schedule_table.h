@@ -127,6 +127,10 @@ std::vector<uint64_t> SamplePatches(const v1::MicroBatchSchedule& micro_batch);
 // Number of videos of each sample.
 std::vector<uint32_t> SampleVideos(const v1::MicroBatchSchedule& micro_batch);
 
+// The sums over all samples of a micro-batch, without embeddings. O(samples).
+v1::Totals SumColumns(const v1::MicroBatchSchedule& micro_batch);
+void AddTotals(const v1::Totals& more, v1::Totals* totals);
+
 // Formats a step for people: one line for each micro-batch and module with the
 // load of its ranks before and after balancing (smallest, largest, largest over
 // mean) and the number of samples that move to another rank; then the step's

@@ -13,12 +13,12 @@
 namespace ballast {
 namespace {
 
-void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
+// `images_before`: the entries of images that the samples before it have.
+void AddSample(const ScheduledSample& sample, int images_before,
+               v1::MicroBatchSchedule* out) {
   out->add_position(sample.position);
   out->add_source(sample.sample.source);
   out->add_ordinal(sample.sample.ordinal);
-  const int images_before =
-      static_cast<int>(out->totals().images() + out->totals().videos());
   out->add_images(sample.size.images);
   // One entry for each image, once one has several crops.
   auto& crops = *out->mutable_crops();
@@ -77,20 +77,6 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
   }
   out->add_tokens(sample.size.tokens);
   out->add_label_tokens(sample.size.label_tokens);
-  v1::Totals& totals = *out->mutable_totals();
-  totals.set_tokens(totals.tokens() + sample.size.tokens);
-  ForEachSequence(
-      sample.size.tokens, sample.size.first_tokens, [&](uint64_t tokens) {
-        totals.set_tokens_squared(totals.tokens_squared() + tokens * tokens);
-      });
-  totals.set_label_tokens(totals.label_tokens() + sample.size.label_tokens);
-  totals.set_patches(totals.patches() + sample.size.patches);
-  totals.set_images(totals.images() + sample.size.images - sample.size.videos);
-  totals.set_videos(totals.videos() + sample.size.videos);
-  totals.set_clips(totals.clips() + sample.size.clip_rows.size());
-  for (const uint32_t frames : sample.size.clip_frames) {
-    totals.set_frames(totals.frames() + frames);
-  }
 }
 
 // A sample with its group and its place in the micro-batch.
@@ -192,36 +178,20 @@ void CountEmbeddings(const std::vector<ScheduledSample>& samples,
 
 }  // namespace
 
-void AddTotals(const v1::Totals& more, v1::Totals* totals) {
-  totals->set_tokens(totals->tokens() + more.tokens());
-  totals->set_tokens_squared(totals->tokens_squared() + more.tokens_squared());
-  totals->set_label_tokens(totals->label_tokens() + more.label_tokens());
-  totals->set_patches(totals->patches() + more.patches());
-  totals->set_images(totals->images() + more.images());
-  totals->set_videos(totals->videos() + more.videos());
-  totals->set_clips(totals->clips() + more.clips());
-  totals->set_frames(totals->frames() + more.frames());
-  if (!more.has_embeddings_moved()) return;
-  const v1::EmbeddingsMoved& moved = more.embeddings_moved();
-  v1::EmbeddingsMoved& sum = *totals->mutable_embeddings_moved();
-  sum.set_tokens_within_servers(sum.tokens_within_servers() +
-                                moved.tokens_within_servers());
-  sum.set_tokens_between_servers(sum.tokens_between_servers() +
-                                 moved.tokens_between_servers());
-}
-
 v1::MicroBatchSchedule MakeMicroBatch(
     const std::vector<ScheduledSample>& samples, const Ownership& ownership,
     uint32_t number, const MicroBatchShape& shape) {
   const std::vector<PlacedSample> placed =
       PlaceSamples(ownership, samples.size());
   v1::MicroBatchSchedule out;
-  out.mutable_totals();
+  uint32_t images = 0;
   for (const PlacedSample& each : placed) {
-    AddSample(samples[each.sample], &out);
+    AddSample(samples[each.sample], static_cast<int>(images), &out);
+    images += samples[each.sample].size.images;
     out.add_slot(number);
     out.add_place(each.place);
   }
+  *out.mutable_totals() = SumColumns(out);
   for (size_t m = 0; m < shape.modules.size(); ++m) {
     AddModule(samples, placed, shape, shape.modules[m], ownership,
               ownership.modules[m], &out);

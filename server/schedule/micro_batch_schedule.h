@@ -16,9 +16,6 @@ v1::MicroBatchSchedule MakeMicroBatch(
     const std::vector<ScheduledSample>& samples, const Ownership& ownership,
     uint32_t number, const MicroBatchShape& shape);
 
-// Adds `more` to `totals`.
-void AddTotals(const v1::Totals& more, v1::Totals* totals);
-
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_SCHEDULE_MICRO_BATCH_SCHEDULE_H_

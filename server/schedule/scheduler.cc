@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/schedule_table.h"
 #include "proto/schedule/split.h"
 #include "server/config/topology.h"
 #include "server/model/model_images.h"
