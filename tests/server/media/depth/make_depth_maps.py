@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Makes testdata/depth_maps.json: 16-bit PNGs that Pillow writes, and what it reads of them.
 
-    tests/server/media/depth/make_depth_maps.py > tests/server/media/depth/testdata/depth_maps.json
+tests/server/media/depth/make_depth_maps.py > tests/server/media/depth/testdata/depth_maps.json
 """
 
 import base64
@@ -17,7 +16,9 @@ SIDES = [(4, 4), (8, 12), (16, 8), (20, 20), (12, 4)]  # height, width
 def main():
     maps = []
     for number, (height, width) in enumerate(SIDES):
-        pixels = np.random.default_rng(number).integers(0, 1 << 16, (height, width), dtype=np.uint16)
+        pixels = np.random.default_rng(number).integers(
+            0, 1 << 16, (height, width), dtype=np.uint16
+        )
         pixels[0, :2] = 0, 65535
         file = io.BytesIO()
         Image.fromarray(pixels).save(file, "PNG", compress_level=number)
