@@ -66,14 +66,18 @@ class Frame {
   }
 
   void ExpectLibswscalesRgb() {
+    RgbConverter converter;
+    ExpectLibswscalesRgb(&converter);
+  }
+
+  void ExpectLibswscalesRgb(RgbConverter* converter) {
     const uint32_t bytes = 3 * form_.width;
     const auto stride =
         static_cast<uint32_t>(video_decoder::RowBytes(form_.width));
     std::vector<uint8_t> want(uint64_t{stride} * form_.height +
                               video_decoder::kSlotMargin);
-    RgbConverter converter;
     video_decoder::Fault fault;
-    ASSERT_TRUE(converter.Convert(*frame_, want.data(), stride, &fault))
+    ASSERT_TRUE(converter->Convert(*frame_, want.data(), stride, &fault))
         << fault.reason;
     ResamplePlanner planner;
     const ResampleRequest request = {form_, form_.width, form_.height, 0, 0};
@@ -145,10 +149,30 @@ TEST(VideoColoursTest, EveryColour) {
 // The old name of the full range.
 TEST(VideoColoursTest, FormatsOfFullRange) {
   std::mt19937 random(67);
-  Frame frame(322, 242, AVCOL_SPC_BT470BG, true, AV_PIX_FMT_YUVJ420P);
-  frame.Fill([&](auto...) { return random(); },
-             [&](auto...) { return random(); });
-  frame.ExpectLibswscalesRgb();
+  for (int matrix = 1; matrix <= AVCOL_SPC_CHROMA_DERIVED_CL; ++matrix) {
+    for (const auto& [width, height] :
+         {std::pair<uint32_t, uint32_t>{322, 242}, {256, 192}}) {
+      SCOPED_TRACE(::testing::Message()
+                   << "matrix " << matrix << ", " << width << "x" << height);
+      Frame frame(width, height, matrix, true, AV_PIX_FMT_YUVJ420P);
+      frame.Fill([&](auto...) { return random(); },
+                 [&](auto...) { return random(); });
+      frame.ExpectLibswscalesRgb();
+    }
+  }
+}
+
+// Of a video, whose frames one converter converts.
+TEST(VideoColoursTest, FramesOfFullRangeOneAfterTheOther) {
+  std::mt19937 random(67);
+  RgbConverter converter;
+  for (int i = 0; i < 30; ++i) {
+    SCOPED_TRACE(i);
+    Frame frame(256, 192, AVCOL_SPC_BT709, true, AV_PIX_FMT_YUVJ420P);
+    frame.Fill([&](auto...) { return random(); },
+               [&](auto...) { return random(); });
+    frame.ExpectLibswscalesRgb(&converter);
+  }
 }
 
 }  // namespace

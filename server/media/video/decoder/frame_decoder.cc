@@ -300,21 +300,29 @@ bool RgbConverter::Convert(const AVFrame& frame, uint8_t* rows, uint32_t stride,
 bool RgbConverter::Convert(const AVFrame& frame, uint8_t* rows, uint32_t stride,
                            Fault* fault) {
   const auto format = static_cast<AVPixelFormat>(frame.format);
-  if (frame.colorspace != colorspace_ || frame.color_range != range_) {
+  // Kept by our own comparison: sws_getCachedContext makes a context of
+  // yuvj420p anew for each frame, with the colours of no frame, and often at
+  // the address of the last one.
+  const bool is_kept = context_ != nullptr && frame.width == width_ &&
+                       frame.height == height_ && format == format_ &&
+                       frame.colorspace == colorspace_ &&
+                       frame.color_range == range_;
+  if (!is_kept) {
     sws_freeContext(context_);
-    context_ = nullptr;
+    context_ = sws_getContext(frame.width, frame.height, format, frame.width,
+                              frame.height, AV_PIX_FMT_RGB24, SWS_BILINEAR,
+                              nullptr, nullptr, nullptr);
   }
-  const SwsContext* const last = context_;
-  context_ = sws_getCachedContext(context_, frame.width, frame.height, format,
-                                  frame.width, frame.height, AV_PIX_FMT_RGB24,
-                                  SWS_BILINEAR, nullptr, nullptr, nullptr);
   if (context_ == nullptr) {
     *fault = {Outcome::kRefused, "its pixel format cannot become RGB"};
     return false;
   }
+  width_ = frame.width;
+  height_ = frame.height;
+  format_ = format;
   colorspace_ = frame.colorspace;
   range_ = frame.color_range;
-  if (context_ != last) SetColours(frame);
+  if (!is_kept) SetColours(frame);
   uint8_t* const to[4] = {rows};
   const int strides[4] = {static_cast<int>(stride)};
   const int written = sws_scale(context_, frame.data, frame.linesize, 0,

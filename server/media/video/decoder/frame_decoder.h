@@ -127,6 +127,9 @@ class RgbConverter {
 #else
   void SetColours(const AVFrame& frame);
 
+  // Of context_.
+  int width_ = 0, height_ = 0;
+  AVPixelFormat format_ = AV_PIX_FMT_NONE;
   AVColorSpace colorspace_ = AVCOL_SPC_UNSPECIFIED;
   AVColorRange range_ = AVCOL_RANGE_UNSPECIFIED;
 #endif
