@@ -218,15 +218,10 @@ bool SpreadServers::AskPreferred() {
   const std::vector<size_t> due = Due();
   if (due.empty()) return false;
   // At once: one that does not answer must not keep the others waiting.
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < due.size(); ++i) {
-    auto thread = StartThread("ask a server", [this, server = due[i]] {
-      NoteAnswer(server, options_.ask(server));
-    });
-    if (thread.ok()) threads.push_back(*std::move(thread));
-  }
-  NoteAnswer(due[0], options_.ask(due[0]));
-  for (std::thread& thread : threads) thread.join();
+  RunAll(due.size(), due.size(), [&](size_t i) {
+    NoteAnswer(due[i], options_.ask(due[i]));
+    return absl::OkStatus();
+  }).IgnoreError();
   return true;
 }
 

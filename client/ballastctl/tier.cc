@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <iostream>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -62,22 +61,6 @@ void AddWaits(std::vector<RankWait> waits, std::string* text) {
   }
 }
 
-// Calls `ask` for each number below `count`, many at once.
-void AskAll(size_t count, const std::function<void(size_t)>& ask) {
-  for (size_t first = 0; first < count; first += kAskedAtOnce) {
-    std::vector<std::thread> threads;
-    for (size_t i = first; i < std::min(first + kAskedAtOnce, count); ++i) {
-      auto thread = StartThread("ask a server", [&ask, i] { ask(i); });
-      if (thread.ok()) {
-        threads.push_back(*std::move(thread));
-      } else {
-        ask(i);
-      }
-    }
-    for (std::thread& thread : threads) thread.join();
-  }
-}
-
 absl::Status PrintTier(const ServerOption& option, absl::Duration interval) {
   BALLAST_ASSIGN_OR_RETURN(const auto given, GetClients(option));
   std::vector<LoaderClient*> clients;
@@ -100,12 +83,17 @@ absl::Status PrintTier(const ServerOption& option, absl::Duration interval) {
     queries.push_back(std::move(query));
   }
   Clock* const clock = Clock::Real();
-  const auto take = [&](size_t i) {
-    return TakeSnapshot(queries[i].get(), clock, /*ranks=*/false);
+  const auto take = [&](absl::StatusOr<Snapshot> TierServer::*moment) {
+    // A server that does not answer fails alone.
+    RunAll(servers.size(), kAskedAtOnce, [&](size_t i) {
+      servers[i].*moment =
+          TakeSnapshot(queries[i].get(), clock, /*ranks=*/false);
+      return absl::OkStatus();
+    }).IgnoreError();
   };
-  AskAll(servers.size(), [&](size_t i) { servers[i].before = take(i); });
+  take(&TierServer::before);
   clock->NewSleeper()->Sleep(interval);
-  AskAll(servers.size(), [&](size_t i) { servers[i].now = take(i); });
+  take(&TierServer::now);
   std::cout << TierText(servers);
   return Flush(std::cout);
 }
