@@ -147,14 +147,12 @@ absl::Status OrderMedia(const MediaList& indexed, RawSample* sample) {
   sample->media.clear();
   PerMedium<std::vector<size_t>> of_kind;
   for (size_t i = 0; i < read.size(); ++i) of_kind[read[i].kind].push_back(i);
-  absl::Status status;
-  ForEachKind([&](MediumKind kind) {
-    if (of_kind[kind].size() == indexed.count(kind)) return;
-    status.Update(DataFaultError(
-        absl::StrCat(of_kind[kind].size(), " media of kind ", MediumName(kind),
-                     ", the index has ", indexed.count(kind))));
-  });
-  BALLAST_RETURN_IF_ERROR(status);
+  for (const MediumKind kind : MediumKinds()) {
+    if (of_kind[kind].size() == indexed.count(kind)) continue;
+    return DataFaultError(absl::StrCat(of_kind[kind].size(), " media of kind ",
+                                       MediumName(kind), ", the index has ",
+                                       indexed.count(kind)));
+  }
   for (const IndexedMedium& medium : indexed) {
     sample->media.push_back(
         std::move(read[of_kind[medium.kind][medium.number]]));

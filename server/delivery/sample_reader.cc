@@ -435,14 +435,13 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadMedia(
   work->name = raw->name;
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            from.index().sample(request.record.ordinal));
-  std::optional<DataFault> other;
-  ForEachKind([&](MediumKind kind) {
+  for (const MediumKind kind : MediumKinds()) {
     const size_t found = raw->of(kind).size();
     const size_t wanted = indexed.media.count(kind);
-    if (other.has_value() || found == wanted) return;
-    other = CountDiffers(WordsOf(kind).many, found, wanted);
-  });
-  if (other.has_value()) return *std::move(other);
+    if (found != wanted) {
+      return CountDiffers(WordsOf(kind).many, found, wanted);
+    }
+  }
   BALLAST_ASSIGN_OR_RETURN(const MediaHashes hashes,
                            from.index().media_hashes(request.record.ordinal));
   BALLAST_ASSIGN_OR_RETURN(const SampleImages images, GetImages(request));

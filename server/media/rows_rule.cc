@@ -17,13 +17,6 @@ std::vector<Added>& AllAdded() {
   return *added;
 }
 
-const Added* Find(absl::string_view name) {
-  for (const Added& added : AllAdded()) {
-    if (added.row.words.name == name) return &added;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 MediumKind AddRowsKind(const RowsKind& row) {
@@ -33,20 +26,14 @@ MediumKind AddRowsKind(const RowsKind& row) {
   return kind;
 }
 
-const RowsKind* FindRowsKind(absl::string_view name) {
-  const Added* added = Find(name);
-  return added == nullptr ? nullptr : &added->row;
-}
-
 absl::StatusOr<std::unique_ptr<RowsRule>> OpenRowsRule(
     const v1::MediumFamily& family) {
-  const Added* added = Find(family.kind());
-  if (added == nullptr) {
-    return absl::NotFoundError(absl::StrCat(
-        "medium.kind: found \"", family.kind(),
-        "\", which this server's table of kinds of media does not have"));
+  for (const auto& [kind, row] : AllAdded()) {
+    if (row.words.name == family.kind()) return row.open(kind, family);
   }
-  return added->row.open(added->kind, family);
+  return absl::NotFoundError(absl::StrCat(
+      "medium.kind: found \"", family.kind(),
+      "\", which this server's table of kinds of media does not have"));
 }
 
 }  // namespace ballast

@@ -113,9 +113,6 @@ struct RowsKind {
 // before main: `static const auto kDepth = AddRowsKind({…});`.
 MediumKind AddRowsKind(const RowsKind& row);
 
-// The row of that name; nullptr if there is none.
-const RowsKind* FindRowsKind(absl::string_view name);
-
 // The rule of a profile's section `medium`. Errors: as RowsKind::open;
 // NOT_FOUND (no such kind).
 absl::StatusOr<std::unique_ptr<RowsRule>> OpenRowsRule(

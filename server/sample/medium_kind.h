@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace ballast {
 
@@ -48,6 +49,16 @@ inline MediumKind AddMediumKind(const MediumWords& words) {
 inline size_t CountMediumKinds() {
   return std::min(std::size(kMediumWords) + AddedMediumWords().size(),
                   kMostMediumKinds);
+}
+
+// All kinds, in the order of MediumKind.
+inline absl::Span<const MediumKind> MediumKinds() {
+  static constexpr auto kAll = [] {
+    std::array<MediumKind, kMostMediumKinds> all = {};
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<MediumKind>(i);
+    return all;
+  }();
+  return absl::MakeConstSpan(kAll).first(CountMediumKinds());
 }
 
 constexpr const MediumWords& WordsOf(MediumKind kind) {
@@ -91,22 +102,14 @@ constexpr uint64_t Total(const MediaCounts& counts) {
   return total;
 }
 
-// Calls `use` with each kind, in the order of MediumKind.
-template <typename Use>
-void ForEachKind(const Use& use) {
-  for (size_t i = 0; i < CountMediumKinds(); ++i) {
-    use(static_cast<MediumKind>(i));
-  }
-}
-
 // For messages: "2 images, 1 video" of what is there, or "" of nothing.
 inline std::string Describe(const MediaCounts& counts) {
   std::string text;
-  ForEachKind([&](MediumKind kind) {
-    if (counts[kind] == 0) return;
+  for (const MediumKind kind : MediumKinds()) {
+    if (counts[kind] == 0) continue;
     absl::StrAppend(&text, text.empty() ? "" : ", ", counts[kind], " ",
                     WordsOf(kind).many);
-  });
+  }
   return text;
 }
 

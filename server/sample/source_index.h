@@ -259,7 +259,8 @@ class MediaList {
   size_t count(MediumKind kind) const {
     return kind == MediumKind::kImage   ? images_.size()
            : kind == MediumKind::kVideo ? videos_
-                                        : CountRows(kind, streams_.size());
+           : kind == rows_kind()        ? streams_.size() - videos_
+                                        : 0;
   }
 
   std::vector<IndexedMedium> of(MediumKind kind) const {
@@ -277,11 +278,10 @@ class MediaList {
   FrameTimes times() const { return times_; }
 
  private:
-  // Media of a kind that travels as rows before stream `end`.
-  size_t CountRows(MediumKind kind, size_t end) const {
-    return std::count_if(
-        streams_.begin() + videos_, streams_.begin() + end,
-        [&](const StreamFacts& stream) { return stream.kind() == kind; });
+  // The kind of the streams that are no videos: a model takes one such kind.
+  MediumKind rows_kind() const {
+    return videos_ == streams_.size() ? MediumKind::kAudio
+                                      : streams_[videos_].kind();
   }
 
   absl::Span<const ImageSize> images_;
@@ -309,8 +309,8 @@ inline void MediaList::Iterator::Load() {
   const StreamFacts& stream = list_->streams_[stream_];
   // By its place, so that each kind has as many as count() says.
   const bool is_video = stream_ < list_->videos_;
-  medium_.kind = is_video ? MediumKind::kVideo : stream.kind();
-  medium_.number = is_video ? stream_ : list_->CountRows(medium_.kind, stream_);
+  medium_.kind = is_video ? MediumKind::kVideo : list_->rows_kind();
+  medium_.number = is_video ? stream_ : stream_ - list_->videos_;
   medium_.stream = &stream;
   medium_.times = times_.first(std::min(stream.times(), times_.size()));
   times_.remove_prefix(medium_.times.size());

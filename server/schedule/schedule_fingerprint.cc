@@ -41,7 +41,7 @@ MediaCounts CountMedia(const std::vector<const SourceIndex*>& indexes) {
   MediaCounts all;
   for (const SourceIndex* index : indexes) {
     const MediaCounts more = index->media_counts();
-    ForEachKind([&](MediumKind kind) { all[kind] += more[kind]; });
+    for (const MediumKind kind : MediumKinds()) all[kind] += more[kind];
   }
   return all;
 }
@@ -86,21 +86,21 @@ absl::Status ResolveVideos(const std::vector<const SourceIndex*>& indexes,
 }
 
 bool HaveRows(const std::vector<const SourceIndex*>& indexes) {
-  MediaCounts counts = CountMedia(indexes);
-  counts[MediumKind::kImage] = counts[MediumKind::kVideo] = 0;
-  return Total(counts) != 0;
+  const MediaCounts counts = CountMedia(indexes);
+  const auto kinds = MediumKinds();
+  return std::any_of(kinds.begin(), kinds.end(), [&](MediumKind kind) {
+    return TravelsAsRows(kind) && counts[kind] != 0;
+  });
 }
 
 absl::Status CheckRowsTaken(const std::vector<const SourceIndex*>& indexes,
                             const v1::Config& config) {
-  MediaCounts counts = CountMedia(indexes);
-  counts[MediumKind::kImage] = counts[MediumKind::kVideo] = 0;
+  const MediaCounts counts = CountMedia(indexes);
   const RowsRule* rows = GetRowsRule(config.model());
-  if (rows != nullptr) counts[rows->kind()] = 0;
-  absl::Status status;
-  ForEachKind([&](MediumKind kind) {
-    if (counts[kind] == 0) return;
-    status.Update(absl::UnimplementedError(absl::StrCat(
+  for (const MediumKind kind : MediumKinds()) {
+    const bool is_taken = rows != nullptr && rows->kind() == kind;
+    if (!TravelsAsRows(kind) || is_taken || counts[kind] == 0) continue;
+    return absl::UnimplementedError(absl::StrCat(
         "a source has ", MediumName(kind), ", which model.profile ",
         config.model().profile().empty() ? "''" : config.model().profile(),
         " does not take; wanted ",
@@ -108,9 +108,9 @@ absl::Status CheckRowsTaken(const std::vector<const SourceIndex*>& indexes,
             ? absl::StrCat("one of ", absl::StrJoin(AudioFamilyNames(), ", "))
             : absl::StrCat("a file with a section medium of kind ",
                            MediumName(kind)),
-        ", or sources without ", MediumName(kind))));
-  });
-  return status;
+        ", or sources without ", MediumName(kind)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckMediaModules(const std::vector<const SourceIndex*>& indexes,
@@ -120,14 +120,10 @@ absl::Status CheckMediaModules(const std::vector<const SourceIndex*>& indexes,
   // of its name.
   std::vector<std::pair<absl::string_view, MediaCounts>> taken = {
       {"vision", {}}};
-  ForEachKind([&](MediumKind kind) {
-    if (kind == MediumKind::kImage || kind == MediumKind::kVideo) {
-      taken[0].second[kind] = media[kind];
-    } else {
-      taken.push_back({MediumName(kind), {}});
-      taken.back().second[kind] = media[kind];
-    }
-  });
+  for (const MediumKind kind : MediumKinds()) {
+    if (TravelsAsRows(kind)) taken.push_back({MediumName(kind), {}});
+    taken.back().second[kind] = media[kind];
+  }
   for (const auto& [name, counts] : taken) {
     const std::optional<v1::Module> module = ParseModule(name);
     if (Total(counts) == 0 || !module.has_value() ||

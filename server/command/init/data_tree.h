@@ -27,17 +27,17 @@ struct SeenMedia {
   MediaCounts most;  // in one sample
 
   void Add(const MediaCounts& of_sample) {
-    ForEachKind([&](MediumKind kind) {
+    for (const MediumKind kind : MediumKinds()) {
       with[kind] += of_sample[kind] > 0 ? 1 : 0;
       most[kind] = std::max(most[kind], of_sample[kind]);
-    });
+    }
   }
   // Of several files.
   void Join(const SeenMedia& other) {
-    ForEachKind([&](MediumKind kind) {
+    for (const MediumKind kind : MediumKinds()) {
       with[kind] += other.with[kind];
       most[kind] = std::max(most[kind], other.most[kind]);
-    });
+    }
   }
 };
 

@@ -79,9 +79,9 @@ bool IsJson(const RecipeRecord::Part& part) {
 
 // Whether each member that is JSON is JSON by itself, in UTF-8.
 absl::Status CheckMembers(const RecipeRecord& record) {
+  simdjson::dom::parser parser;
   for (const RecipeRecord::Part& part : record.parts) {
     if (!IsJson(part) || !part.bytes.has_value()) continue;
-    simdjson::dom::parser parser;
     const auto error = parser.parse(FromPythonJson(*part.bytes)).error();
     if (error == SUCCESS) continue;
     return DataFaultError(

@@ -349,16 +349,14 @@ absl::Status CheckPlaces(const Record& record) {
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<MediaPlace> places,
                            ReadMediaPlaces(record.text));
-  absl::Status status;
-  ForEachKind([&](MediumKind kind) {
+  for (const MediumKind kind : MediumKinds()) {
     const bool or_images =
         kind == MediumKind::kVideo && names[MediumKind::kImage].empty();
-    if (!status.ok()) return;
-    status = CheckNames(MediumName(kind),
-                        GetPaths(MediumName(kind), places, or_images),
-                        names[kind], /*of=*/"");
-  });
-  return status;
+    BALLAST_RETURN_IF_ERROR(CheckNames(
+        MediumName(kind), GetPaths(MediumName(kind), places, or_images),
+        names[kind], /*of=*/""));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status NameClips(MediumKind kind, Record* record) {

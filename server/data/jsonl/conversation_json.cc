@@ -385,10 +385,10 @@ std::vector<absl::string_view> FindMarks(absl::string_view text) {
   std::vector<absl::string_view> media;
   for (size_t at = text.find('<'); at != text.npos;
        at = text.find('<', at + 1)) {
-    ForEachKind([&](MediumKind kind) {
-      if (!absl::StartsWith(text.substr(at), WordsOf(kind).mark)) return;
+    for (const MediumKind kind : MediumKinds()) {
+      if (!absl::StartsWith(text.substr(at), WordsOf(kind).mark)) continue;
       media.push_back(MediumName(kind));
-    });
+    }
   }
   return media;
 }
@@ -489,7 +489,7 @@ absl::Status ReadRows(MediumKind kind, const object& root, Mentioned* mentioned,
 
 MediaCounts JsonSample::counts() const {
   MediaCounts counts;
-  ForEachKind([&](MediumKind kind) { counts[kind] = media[kind].size(); });
+  for (const MediumKind kind : MediumKinds()) counts[kind] = media[kind].size();
   return counts;
 }
 
@@ -504,10 +504,10 @@ std::vector<std::string> JsonSample::paths(MediumKind kind) const {
 
 std::vector<std::string> JsonSample::paths() const {
   std::vector<std::string> all;
-  ForEachKind([&](MediumKind kind) {
+  for (const MediumKind kind : MediumKinds()) {
     const std::vector<std::string> more = paths(kind);
     all.insert(all.end(), more.begin(), more.end());
-  });
+  }
   return all;
 }
 
@@ -545,12 +545,11 @@ absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json) {
       images = std::move(mentioned.media[MediumKind::kImage]);
     }
   }
-  absl::Status in_rows;
-  ForEachKind([&](MediumKind kind) {
-    if (!TravelsAsRows(kind) || !in_rows.ok()) return;
-    in_rows = ReadRows(kind, root, &mentioned, &sample.media[kind]);
-  });
-  BALLAST_RETURN_IF_ERROR(in_rows);
+  for (const MediumKind kind : MediumKinds()) {
+    if (!TravelsAsRows(kind)) continue;
+    BALLAST_RETURN_IF_ERROR(
+        ReadRows(kind, root, &mentioned, &sample.media[kind]));
+  }
   std::vector<NamedMedium>& videos = sample.media[MediumKind::kVideo];
   BALLAST_ASSIGN_OR_RETURN(const bool has_videos, ReadVideoKeys(root, &videos));
   if (has_videos) {

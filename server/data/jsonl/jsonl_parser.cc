@@ -41,7 +41,7 @@ absl::StatusOr<Record> GetRecord(std::string text, uint64_t offset,
     record.text = std::move(found.document);
     if (has_fields) record.fields = std::move(text);
   }
-  ForEachKind([&](MediumKind kind) {
+  for (const MediumKind kind : MediumKinds()) {
     for (NamedMedium& named : found.media[kind]) {
       RecordMedium& medium = record.media.emplace_back();
       medium.kind = kind;
@@ -52,7 +52,7 @@ absl::StatusOr<Record> GetRecord(std::string text, uint64_t offset,
       if (!medium.is_list) medium.parts.push_back({"", MediumPath{named.path}});
       medium.named = std::move(named);
     }
-  });
+  }
   return record;
 }
 

@@ -207,7 +207,7 @@ class WebDatasetReader::Grouper {
       sample_.unknown = std::move(unread_[Unread::kUnknown]->member);
     }
     if (sample_.fault.ok()) {
-      ForEachKind([this](MediumKind kind) { TakeMedia(kind); });
+      for (const MediumKind kind : MediumKinds()) TakeMedia(kind);
     }
     return std::move(sample_);
   }
@@ -357,12 +357,12 @@ class WebDatasetReader::Grouper {
       return Fault(
           "no text; wanted a .json, .txt, .tokens.bin or .tokens.json member");
     }
-    for (size_t i = 0; i < CountMediumKinds(); ++i) {
+    for (const MediumKind kind : MediumKinds()) {
       uint32_t wanted = 0;
-      for (const auto& [number, member] : media_.values[i].members) {
+      for (const auto& [number, member] : media_[kind].members) {
         if (number != wanted) {
-          return Fault(MediumName(static_cast<MediumKind>(i)), " ", wanted,
-                       " is missing before \"", Printable(member.name), "\"");
+          return Fault(MediumName(kind), " ", wanted, " is missing before \"",
+                       Printable(member.name), "\"");
         }
         ++wanted;
       }

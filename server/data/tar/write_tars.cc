@@ -203,8 +203,8 @@ class Repacking {
     MutexLock lock(&mutex_);
     report_.resumed += written.resumed;
     report_.samples += written.samples;
-    for (size_t i = 0; i < CountMediumKinds(); ++i) {
-      report_.media.values[i] += written.media.values[i];
+    for (const MediumKind kind : MediumKinds()) {
+      report_.media[kind] += written.media[kind];
     }
     report_.bytes += written.bytes;
     done_ += GetFirst(tar + 1) - GetFirst(tar);

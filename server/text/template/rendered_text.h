@@ -76,7 +76,9 @@ using MediaPieces = PerMedium<std::vector<ImagePieces>>;
 
 inline MediaCounts CountsOf(const MediaPieces& pieces) {
   MediaCounts counts;
-  ForEachKind([&](MediumKind kind) { counts[kind] = pieces[kind].size(); });
+  for (const MediumKind kind : MediumKinds()) {
+    counts[kind] = pieces[kind].size();
+  }
   return counts;
 }
 
