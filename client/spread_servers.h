@@ -23,11 +23,11 @@ namespace ballast {
 // Time between two looks for new servers.
 inline constexpr absl::Duration kListPeriod = absl::Seconds(3);
 
-// The servers that a stream may be spread over, of which it uses few: those
-// that its role prefers (proto/schedule/spread.h) and that serve. Knows how
-// many workers each of these has, and how long those that failed are left
-// alone. A thread of its own asks the preferred ones that are away, and looks
-// for new servers. So a rank talks to a few of thousands. Thread-safe.
+// The servers that a stream may be spread over. The stream uses the first few
+// that serve, in its role's order of preference (proto/schedule/spread.h), so a
+// rank talks to a few of thousands. Holds the workers of each server in use,
+// and when a server that failed may be asked again. A thread asks preferred
+// servers that do not serve, and lists new servers. Thread-safe.
 class SpreadServers {
  public:
   struct Options {
@@ -39,9 +39,9 @@ class SpreadServers {
     // that it has. Called on threads of this object, for preferred servers at
     // the start and for those that are away or new. Blocks for 10 s at most.
     std::function<absl::StatusOr<uint32_t>(size_t server)> ask;
-    // The names of all servers known now: those of `names`, then new ones in
-    // the order in which they were found. Called every kListPeriod; may block.
-    // Null: there will be no others.
+    // Returns the names of all known servers: first `names`, then servers found
+    // later, the oldest first. Called every kListPeriod; may block. Null: no
+    // server is found later.
     std::function<std::vector<std::string>()> list;
     FailoverOptions failover;
     Clock* clock;  // outlives this object
